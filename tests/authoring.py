@@ -133,7 +133,6 @@ def request_with(
     *,
     meta: dict[str, Any] | None = None,
     revision: Revision = LATEST,
-    capabilities: Mapping[str, Any] | None = None,
     info: Mapping[str, Any] | None = None,
 ) -> Request:
     return Request(
@@ -143,7 +142,7 @@ def request_with(
         {},
         meta or {},
         revision,
-        ClientProfile(capabilities or {}, info),
+        ClientProfile({}, info),
     )
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import anyio.to_thread
 
-from tests.kit import PATIENCE
+from tests.kit import PATIENCE, eventually
 from tests.uvicorns import listen, running
 
 EVENTS = "text/event-stream"
@@ -145,7 +145,6 @@ class FakeSite:
         self.url = host.origin + path
         self.seen: list[Incoming] = []
         self._handlers: dict[str, Handle] = {}
-        self._arrived = threading.Condition()
 
     def on(self, *methods: str) -> Callable[[Handle], Handle]:
         """Say what happens to a method of MCP, to ``GET`` or ``DELETE``, or to an ``answer``."""
@@ -167,19 +166,14 @@ class FakeSite:
 
     async def arrival(self, method: str, count: int = 1) -> Incoming:
         """Wait until a method has been asked `count` times; return the last of these requests."""
-
-        def wait() -> bool:
-            with self._arrived:
-                return self._arrived.wait_for(lambda: len(self.of(method)) >= count, PATIENCE)
-
-        assert await anyio.to_thread.run_sync(wait), f"{method} did not come; {self.methods()}"
+        await anyio.to_thread.run_sync(
+            eventually, self.methods, lambda found: found.count(method) >= count
+        )
         return self.of(method)[count - 1]
 
     async def serve(self, incoming: Incoming) -> None:
         await incoming.read()
-        with self._arrived:
-            self.seen.append(incoming)
-            self._arrived.notify_all()
+        self.seen.append(incoming)
         handle = self._handlers.get(incoming.method)
         if handle is not None:
             await handle(incoming)

@@ -14,6 +14,7 @@ from mcpkit import Context, MCPKit, ToolError
 from mcpkit.audit import Audit, JsonLinesHandler
 from mcpkit.errors import ProtocolError
 from mcpkit.testing import REVISIONS, AsyncTestClient
+from tests.asking.conftest import accept
 from tests.kit import until
 
 every_revision = pytest.mark.parametrize("revision", REVISIONS)
@@ -107,8 +108,7 @@ async def test_errors_of_the_protocol_have_a_code(revision: str, audited: Any) -
 
 
 async def test_each_request_of_a_dialogue_is_logged(audited: Any) -> None:
-    agreed = {"action": "accept", "content": {"value": True}}
-    options: Any = {"revision": REVISIONS[-1], "elicitation": lambda params: agreed}
+    options: Any = {"revision": REVISIONS[-1], "elicitation": lambda params: accept(True)}
     async with AsyncTestClient(make_app(audit=True), **options) as client:
         assert (await client.call_tool("ask")).text == "True"
     assert [each["outcome"] for each in audited("tools/call")] == ["input_required", "ok"]

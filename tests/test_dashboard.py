@@ -24,7 +24,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from mcpkit import Limits, MCPKit
 from mcpkit._protocol.connection import CAPABILITIES_KEY
 from mcpkit.metrics import INSTRUMENTS, metrics_of
-from tests.docs.pages import DOCS, blocks_of, free_port
+from tests.docs.pages import DOCS, free_port, titled
 from tests.kit import PATIENCE, eventually
 from tests.messages import LAST_HANDSHAKE, announced
 from tests.transports.http.plain import Client, Server, serving
@@ -177,8 +177,7 @@ class Prometheus:
 def scraping(folder: Path, target: str) -> Iterator[Prometheus]:
     """Run Prometheus with the configuration of the page, but a shorter interval."""
     executable, port = program("prometheus"), free_port()
-    page = (DOCS / "telemetry.md").read_text(encoding="utf-8")
-    (config,) = [each.body for each in blocks_of(page) if each.title == "prometheus.yml"]
+    config = titled("telemetry.md", "prometheus.yml")
     config = config.replace("scrape_interval: 15s", "scrape_interval: 200ms")
     config = config.replace("global:", "global:\n  evaluation_interval: 200ms")
     (folder / "prometheus.yml").write_text(config.replace("127.0.0.1:8000", target))

@@ -339,17 +339,13 @@ async def test_a_token_may_be_needed() -> None:
 
 
 async def test_endpoints_of_one_app_have_the_numbers_of_all(measured: Measured) -> None:
+    """Each below the path where it is mounted."""
     paths = {"/a": measured.application, "/b": measured.app.asgi(metrics=True)}
     host = Starlette(routes=[Mount(path, each) for path, each in paths.items()])
     async with in_process(measured.application, host) as http:
         for path in paths:
             assert (await call(http, "fail", f"{path}/mcp")).is_success
         assert measured.durations("tools/call", gen_ai_tool_name="fail") == 2
-        assert (await http.get("/a/metrics")).text == (await http.get("/b/metrics")).text
-
-
-async def test_the_page_is_below_the_path_where_the_app_is_mounted(measured: Measured) -> None:
-    host = Starlette(routes=[Mount("/tools", measured.application)])
-    async with in_process(measured.application, host) as http:
-        assert (await http.get("/tools/metrics")).is_success
-        assert (await http.get("/metrics")).status_code == 404
+        pages = [await http.get(f"{path}/metrics") for path in ("/a", "/b", "")]
+        assert [each.status_code for each in pages] == [200, 200, 404]
+        assert pages[0].text == pages[1].text

@@ -185,13 +185,12 @@ class TestContext:
         assert await threads.run(work) == [("here!", loop), ("of the thread?", loop), loop]
 
 
-class TestPlaces:
-    async def test_as_many_calls_as_may_run_at_once_do(self, loop: Loop) -> None:
-        """Each is in the queue behind another that blocks."""
-        threads = Threads(loop, 16)
-        assert await is_unharmed(threads, 16)
-        assert await is_unharmed(threads, 16)
-        assert threads.size == 16
+async def test_as_many_calls_as_may_run_at_once_do(loop: Loop) -> None:
+    """Each is in the queue behind another that blocks."""
+    threads = Threads(loop, 16)
+    assert await is_unharmed(threads, 16)
+    assert await is_unharmed(threads, 16)
+    assert threads.size == 16
 
 
 class TestOwners:

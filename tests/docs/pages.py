@@ -94,6 +94,13 @@ def blocks_of(text: str) -> Iterator[Block]:
         )
 
 
+def titled(page: str, title: str) -> str:
+    """The block of a page that has a title."""
+    blocks = blocks_of((DOCS / page).read_text(encoding="utf-8"))
+    (found,) = [each.body for each in blocks if each.title == title]
+    return found
+
+
 def code_of(path: Path, section: str | None) -> str:
     """The code of a file, or of a section of it, as a page has it."""
     if section is None:

@@ -14,8 +14,10 @@ import httpx2
 import pytest
 
 from mcpkit.testing import REVISIONS, TestClient
+from tests.asking.conftest import accept, speak
 from tests.authoring import load
 from tests.docs.pages import DOCS, PAGES, README, Block, blocks_of
+from tests.examples.host import Model, uses
 from tests.web import calling, hosted_in
 
 CODE: Final = DOCS / "code"
@@ -235,7 +237,7 @@ def test_prompts_and_their_completion() -> None:
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        ({"action": "accept", "content": {"value": "double"}}, "A double room it is."),
+        (accept("double"), "A double room it is."),
         ({"action": "decline"}, "No room, then."),
         ({"action": "cancel"}, "Ask me again later."),
     ],
@@ -251,7 +253,7 @@ def test_two_questions_in_one_round() -> None:
     result = called(
         "asking",
         "look_around",
-        elicitation=lambda question: {"action": "accept", "content": {"value": "Ada"}},
+        elicitation=lambda question: accept("Ada"),
         roots=["/srv"],
         on_round=lambda number, asked: rounds.append(len(asked["inputRequests"])),
     )
@@ -261,31 +263,21 @@ def test_two_questions_in_one_round() -> None:
 
 def test_a_form_and_a_choice_of_several() -> None:
     def answer(question: Mapping[str, Any]) -> Mapping[str, Any]:
-        if "Who" in question["message"]:
-            return {"action": "accept", "content": {"name": "Ada", "nights": 3}}
-        return {"action": "accept", "content": {"value": ["sauna"]}}
+        is_form = "Who" in question["message"]
+        return accept({"name": "Ada", "nights": 3} if is_form else ["sauna"])
 
     result = called("asking", "check_in", elicitation=answer)
     assert result.text == "Ada stays 3 nights, with ['sauna']."
 
 
 def test_the_model_answers_with_a_type() -> None:
-    def model(question: Mapping[str, Any]) -> Mapping[str, Any]:
-        text = '{"sender": "Ada", "cents": 1200}'
-        return {"role": "assistant", "content": {"type": "text", "text": text}, "model": "m"}
-
+    model = Model(speak('{"sender": "Ada", "cents": 1200}'))
     result = called("asking", "read_invoice", {"text": "…"}, sampling=model)
     assert result.data == {"sender": "Ada", "cents": 1200}
 
 
 def test_the_model_calls_functions() -> None:
-    def model(question: Mapping[str, Any]) -> Mapping[str, Any]:
-        if len(question["messages"]) == 1:
-            use = {"type": "tool_use", "id": "1", "name": "rate", "input": {"currency": "USD"}}
-            return {"role": "assistant", "content": [use], "model": "m", "stopReason": "toolUse"}
-        text = {"type": "text", "text": "9 euros"}
-        return {"role": "assistant", "content": text, "model": "m", "stopReason": "endTurn"}
-
+    model = Model(uses("rate", currency="USD"), speak("9 euros"))
     result = called("asking", "to_euros", {"text": "$10"}, sampling=model)
     assert result.text == "9 euros"
 

@@ -6,24 +6,19 @@ import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
-from typing import Final
 from urllib.parse import urlsplit
 
 import pytest
 
 from mcpkit.testing import REVISIONS, TestClient
-from tests.docs.pages import DOCS, blocks_of, free_port
+from tests.docs.pages import DOCS, free_port, titled
 from tests.kit import eventually
 from tests.transports.http.plain import serving
 from tests.web import program
 
-PAGE: Final = (DOCS / "deployment.md").read_text(encoding="utf-8")
-
-
-def block_of(title: str) -> str:
-    (found,) = [each.body for each in blocks_of(PAGE) if each.title == title]
-    return found
+block_of = partial(titled, "deployment.md")
 
 
 def is_open(port: int) -> bool:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.docs.pages import DOCS, PAGES, ROOT, blocks_of
+from tests.docs.pages import DOCS, PAGES, ROOT, titled
 
 pytestmark = pytest.mark.skipif(
     any(importlib.util.find_spec(name) is None for name in ("mkdocs", "material", "mkdocstrings")),
@@ -116,8 +116,7 @@ def test_pages_have_one_heading_and_fetch_nothing_from_other_hosts(site: Path) -
 def test_the_manifest_for_kubernetes_fits_the_server() -> None:
     yaml: Any = importlib.import_module("yaml")  # comes with mkdocs
     page = (DOCS / "kubernetes.md").read_text(encoding="utf-8")
-    (manifest,) = [each.body for each in blocks_of(page) if each.title == "trips.yaml"]
-    deployment, service = yaml.safe_load_all(manifest)
+    deployment, service = yaml.safe_load_all(titled("kubernetes.md", "trips.yaml"))
     labels = deployment["spec"]["template"]["metadata"]["labels"]
     assert labels == deployment["spec"]["selector"]["matchLabels"] == service["spec"]["selector"]
     pod = deployment["spec"]["template"]["spec"]

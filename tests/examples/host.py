@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,23 @@ def data_of(result: CallResult) -> Any:
         return json.loads(result.text)
     except ValueError:
         return result.text
+
+
+def uses(name: str, **arguments: Any) -> dict[str, Any]:
+    use = {"type": "tool_use", "id": f"use-{name}", "name": name, "input": arguments}
+    return {"role": "assistant", "model": "test", "content": [use], "stopReason": "toolUse"}
+
+
+class Model:
+    """Gives its replies one after the other, and keeps what it was asked."""
+
+    def __init__(self, *replies: Mapping[str, Any]) -> None:
+        self.replies = list(replies)
+        self.asked: list[Mapping[str, Any]] = []
+
+    def __call__(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        self.asked.append(params)
+        return self.replies.pop(0)
 
 
 def json_of(contents: Sequence[ResourceContents]) -> Any:

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from mcpkit.testing import REVISIONS, TestClient
-from tests.examples.host import ERAS, call, example, json_of, refused
+from tests.asking.conftest import speak
+from tests.examples.host import ERAS, Model, call, example, json_of, refused, uses
 
 SERVER = example("assistant.py")
 QUESTION = "How are penguins counted?"
@@ -30,27 +31,6 @@ def env(tmp_path: Path) -> dict[str, str]:
     return {"ASSISTANT_DOCS": str(tmp_path)}
 
 
-def says(text: str) -> dict[str, Any]:
-    return {"role": "assistant", "model": "test", "content": {"type": "text", "text": text}}
-
-
-def uses(name: str, **arguments: Any) -> dict[str, Any]:
-    use = {"type": "tool_use", "id": f"use-{name}", "name": name, "input": arguments}
-    return {"role": "assistant", "model": "test", "content": [use], "stopReason": "toolUse"}
-
-
-class Model:
-    """Gives its replies one after the other, and keeps what it was asked."""
-
-    def __init__(self, *replies: Mapping[str, Any]) -> None:
-        self.replies = list(replies)
-        self.asked: list[Mapping[str, Any]] = []
-
-    def __call__(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
-        self.asked.append(params)
-        return self.replies.pop(0)
-
-
 def results_in(params: Mapping[str, Any]) -> list[Any]:
     """The results of functions that the model receives."""
     contents = [each["content"] for each in params["messages"]]
@@ -63,7 +43,7 @@ def test_a_model_with_tools_searches_by_itself(env: dict[str, str], revision: st
     """It receives the error if its call was wrong."""
     wrong = uses("search_documents", question="penguins", limit=99)
     right = uses("search_documents", question="penguins")
-    model = Model(wrong, right, says("From the air (birds.md)."))
+    model = Model(wrong, right, speak("From the air (birds.md)."))
     with TestClient(SERVER, revision=revision, env=env, sampling=model) as client:
         answer = call(client, "ask", question=QUESTION)
     assert answer == {"text": "From the air (birds.md).", "by": "model with tools"}
@@ -77,7 +57,7 @@ def test_a_model_with_tools_searches_by_itself(env: dict[str, str], revision: st
 
 @pytest.mark.parametrize("revision", ERAS)
 def test_a_model_without_tools_gets_the_passages(env: dict[str, str], revision: str) -> None:
-    model = Model(says("From the air."))
+    model = Model(speak("From the air."))
     with TestClient(
         SERVER, revision=revision, env=env, sampling=model, capabilities={"sampling": {}}
     ) as client:
@@ -125,7 +105,7 @@ def test_a_model_that_fails_is_done_without(env: dict[str, str]) -> None:
 def test_a_document_is_labelled(env: dict[str, str], revision: str) -> None:
     """The model is asked once more if its labels do not fit."""
     labels = {"topics": ["sharks"], "audience": "everybody"}
-    model = Model(says('{"topics": 7}'), says(f"Gladly:\n```json\n{json.dumps(labels)}\n```"))
+    model = Model(speak('{"topics": 7}'), speak(f"Gladly:\n```json\n{json.dumps(labels)}\n```"))
     with TestClient(SERVER, revision=revision, env=env, sampling=model) as client:
         assert call(client, "label", file="fish.md") == labels
     assert model.asked[0]["modelPreferences"]["hints"][0] == {"name": "small"}
@@ -136,7 +116,7 @@ def test_a_document_is_labelled(env: dict[str, str], revision: str) -> None:
 @pytest.mark.parametrize(
     ("file", "model", "said"),
     [
-        ("fish.md", Model(says("no"), says("never")), "The model could not label it: "),
+        ("fish.md", Model(speak("no"), speak("never")), "The model could not label it: "),
         ("fish.md", None, "Your client lets no server use its model"),
         ("../fish.md", None, "There is no ../fish.md; there are birds.md, fish.md."),
     ],

@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +18,7 @@ import pytest
 
 from mcpkit import MCPKit
 from mcpkit.testing import REVISIONS, TestClient
-from tests.docs.pages import DOCS, blocks_of, free_port
+from tests.docs.pages import DOCS, free_port, titled
 from tests.transports.http.plain import Client
 from tests.transports.processes import REPOSITORY, Process, started
 from tests.warm import put_programs
@@ -29,8 +30,7 @@ WARM: Final = 100
 GRACE: Final = 10.0
 """Seconds after SIGTERM until Cloud Run kills a process."""
 
-_PAGE: Final = (DOCS / "serverless.md").read_text(encoding="utf-8")
-_BLOCKS: Final = {each.title: each.body for each in blocks_of(_PAGE) if each.title}
+block_of = partial(titled, "serverless.md")
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def container(programs: Path) -> Iterator[tuple[Process, str]]:
     port = free_port()
     [command] = [
         line.removeprefix("CMD ")
-        for line in _BLOCKS["Dockerfile"].splitlines()
+        for line in block_of("Dockerfile").splitlines()
         if line.startswith("CMD ")
     ]
     command = command.replace("server.py", "tests/hosting/function.py")
@@ -115,8 +115,8 @@ def test_cloud_run_stops_in_time_and_a_running_call_is_answered(tmp_path: Path) 
 def azure() -> Iterator[str]:
     """The origin of a custom handler, started as the host.json of the guide says."""
     port = free_port()
-    [file] = json.loads(_BLOCKS["host.json"])["customHandler"]["description"]["arguments"]
-    assert f'title="{file}"' in _PAGE
+    [file] = json.loads(block_of("host.json"))["customHandler"]["description"]["arguments"]
+    assert block_of(file)
     env = {
         "FUNCTIONS_CUSTOMHANDLER_PORT": str(port),
         "WEBSITE_HOSTNAME": "trips.azurewebsites.net",
@@ -146,7 +146,7 @@ def test_azure_gets_a_response_to_every_get(azure: str, path: str, status: int) 
 
 
 def test_the_function_of_azure_takes_the_methods_of_the_endpoint() -> None:
-    trigger: Any = json.loads(_BLOCKS["mcp/function.json"])["bindings"][0]
+    trigger: Any = json.loads(block_of("mcp/function.json"))["bindings"][0]
     assert trigger["methods"] == ["get", "post", "delete"]
     assert f"/{trigger['route']}" == "/mcp"
 

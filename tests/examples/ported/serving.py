@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
@@ -33,13 +32,11 @@ def ported(
             yield client
         return
     command = [python(), *run, "--http", "--port", "0", "--", *flags]
-    with plain.serving(command=command, cwd=REPOSITORY, env=env) as running:
-        try:
-            with TestClient(running.url, **options) as client:
-                yield client
-        finally:
-            running.process.signal(signal.SIGTERM)
-            running.process.exit_code(PATIENCE)
+    with (
+        plain.serving(command=command, cwd=REPOSITORY, env=env) as running,
+        TestClient(running.url, **options) as client,
+    ):
+        yield client
 
 
 def arguments_of(client: TestClient) -> dict[str, list[str]]:
@@ -51,9 +48,9 @@ def arguments_of(client: TestClient) -> dict[str, list[str]]:
 class Host:
     """A host whose user answers every question alike, and its default arguments."""
 
-    def __init__(self, client: TestClient | None = None, **given: Any) -> None:
-        self.client: Any = client
-        self.given = given
+    def __init__(self) -> None:
+        self.client: Any = None
+        self.given: dict[str, Any] = {}
         self.answer = "accept"
         self.asked: list[str] = []
 
@@ -66,3 +63,11 @@ class Host:
 
     def refused(self, tool: str, **arguments: Any) -> str:
         return refused(self.client, tool, **{**self.given, **arguments})
+
+
+@contextmanager
+def hosted(name: str, over: str, *flags: str, **options: Any) -> Iterator[Host]:
+    """A host of one of the servers."""
+    host = Host()
+    with ported(name, over, *flags, elicitation=host.answers, **options) as host.client:
+        yield host

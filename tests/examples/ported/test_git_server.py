@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 
 from mcpkit.testing import REVISIONS
 from tests.examples.host import refused
-from tests.examples.ported.serving import OVER, Host, arguments_of, ported
+from tests.examples.ported.serving import OVER, Host, arguments_of, hosted, ported
 from tests.examples.repositories import AUTHOR, begin, commit, git, needs_git, refuses_options
 
 pytestmark = needs_git
@@ -45,13 +45,7 @@ def repository(grounds: Path, original: Path) -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-@contextmanager
-def hosting(over: str, *flags: str, **options: Any) -> Iterator[Host]:
-    host = Host()
-    options = {"env": AUTHOR, "elicitation": host.answers, **options}
-    with ported("git_server.py", over, *flags, **options) as client:
-        host.client = client
-        yield host
+hosting = partial(hosted, "git_server.py", env=AUTHOR)
 
 
 @pytest.fixture(scope="module", params=OVER)

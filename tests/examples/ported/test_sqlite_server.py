@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.examples.ported.serving import OVER, Host, arguments_of, ported
+from tests.examples.ported.serving import OVER, Host, arguments_of, hosted
 
 ENDLESS = "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t) SELECT n FROM t"
 
@@ -21,10 +21,8 @@ def names(host: Host) -> list[str]:
 def shared(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Host]:
-    host = Host()
     flags = ("--db-path", str(tmp_path_factory.mktemp("database") / "new" / "shop.db"))
-    with ported("sqlite_server.py", request.param, *flags, elicitation=host.answers) as client:
-        host.client = client
+    with hosted("sqlite_server.py", request.param, *flags) as host:
         yield host
 
 
