@@ -413,7 +413,7 @@ async def siege(name: str, minutes: float, seed: int) -> list[str]:
     if end > start * GROWTH:
         wrong.append(f"{name}: memory grew from {start:.1f} to {end:.1f} MiB")
     if status not in (0, -signal.SIGTERM):  # uvicorn ends by the signal that stops it
-        wrong.append(f"{name}: exit status {status}: {server.said()[-2000:]}")
+        wrong.append(f"{name}: exit status {status}: {server.stderr[-2000:]}")
     return wrong
 
 

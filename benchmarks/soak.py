@@ -526,7 +526,7 @@ def main() -> None:
         code = server.stop()
     if code != 0:
         wrong.append(f"the server ended with {code}")
-    said = server.said()
+    said = server.stderr
     if "Traceback" in said:
         wrong.append(f"the server's log has tracebacks: …{said[-3000:]}")
     print("\n".join(["FAILED", *wrong]) if wrong else "nothing leaked", flush=True)

@@ -6,16 +6,16 @@ import asyncio
 import json
 import os
 import signal
-import socket
 import subprocess
-import tempfile
-import time
 from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
 from typing import Any
 
 from mcpkit._protocol.connection import CAPABILITIES_KEY, LOG_LEVEL_KEY, VERSION_KEY
 from mcpkit._protocol.revisions import HANDSHAKE, PER_REQUEST
+from tests.docs.pages import free_port, is_open
+from tests.kit import eventually
+from tests.transports.processes import Process
 
 ROOT = Path(__file__).resolve().parents[1]
 MODERN = PER_REQUEST[-1].version
@@ -194,49 +194,32 @@ async def post(
 # --- the server -----------------------------------------------------------------------------------
 
 
-class Server:
+class Server(Process):
     """The server's process, and what the system knows of it."""
 
     def __init__(self, command: list[str], settings: Mapping[str, Any]) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port: int = free.getsockname()[1]
-        self.log = tempfile.TemporaryFile("w+")  # noqa: SIM115
-        self.process = subprocess.Popen(
+        self.port = free_port()
+        super().__init__(
             [*command, "--port", str(self.port)],
             cwd=ROOT,
             # One heap for all threads: what several keep for themselves comes and goes by chance.
-            env={**os.environ, "PRESSED": json.dumps(settings), "MALLOC_ARENA_MAX": "1"},
-            stderr=self.log,
+            env={"PRESSED": json.dumps(settings), "MALLOC_ARENA_MAX": "1"},
+            stdin=subprocess.DEVNULL,
+            cold=True,
         )
-        end = time.monotonic() + PATIENCE
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", self.port), 1).close()
-                return
-            except OSError:
-                if time.monotonic() > end or self.process.poll() is not None:
-                    raise
-                time.sleep(0.05)
+        eventually(lambda: is_open(self.port))
 
     def memory(self) -> float:
         """Resident, in MiB."""
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(status.split("VmRSS:")[1].split()[0]) / 1024
+        return self.status("VmRSS") / 1024
 
     def descriptors(self) -> int:
-        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+        return len(os.listdir(f"/proc/{self.pid}/fd"))
 
     def stop(self) -> int:
-        self.process.send_signal(signal.SIGTERM)
+        """Tell it to end; return its exit status."""
+        self.signal(signal.SIGTERM)
         try:
-            return self.process.wait(30)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-            return -1
-
-    def said(self) -> str:
-        """What it has written to stderr."""
-        self.log.seek(0)
-        return self.log.read()
+            return self.exit_code(30)
+        finally:
+            self.end()

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -13,18 +12,12 @@ from urllib.parse import urlsplit
 import pytest
 
 from mcpkit.testing import REVISIONS, TestClient
-from tests.docs.pages import DOCS, free_port, titled
+from tests.docs.pages import DOCS, free_port, is_open, titled
 from tests.kit import eventually
 from tests.transports.http.plain import serving
 from tests.web import program
 
 block_of = partial(titled, "deployment.md")
-
-
-def is_open(port: int) -> bool:
-    with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
-        return True
-    return False
 
 
 def nginx(executable: str, folder: Path, server: str) -> list[str]:

@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.docs.pages import free_port
-from tests.docs.test_deployment import is_open
+from tests.docs.pages import free_port, is_open
 from tests.kit import PATIENCE, eventually
 from tests.mounting.server import MARK
 from tests.mounting.serving import Address

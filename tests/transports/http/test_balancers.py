@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.docs.pages import free_port
-from tests.docs.test_deployment import block_of, is_open, nginx
+from tests.docs.pages import free_port, is_open
+from tests.docs.test_deployment import block_of, nginx
 from tests.kit import eventually
 from tests.transports.http.plain import Client, Server, serving
 from tests.transports.processes import call
