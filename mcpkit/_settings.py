@@ -7,7 +7,6 @@ can express its value. An argument has priority over the environment, and that o
 
 from __future__ import annotations
 
-import builtins
 import inspect
 import os
 import re
@@ -145,22 +144,21 @@ def table(init: Callable[..., Any]) -> Mapping[str, Setting]:
     found = [
         Setting(section + name, kind, defaults[name])
         for section, owner, defaults in sections
-        for name, hint in hints_of(owner, localns=_names(owner)).items()
+        for name, hint in _hints(owner).items()
         if name in defaults and defaults[name] is not inspect.Parameter.empty
         if (kind := _writable(hint)) is not None
     ]
     return {each.path: each for each in found}
 
 
-def _names(owner: Any) -> dict[str, Any]:
-    """Return the names in annotations of an owner: `object` for what only type checkers import."""
-    known = {**vars(builtins), **vars(sys.modules[owner.__module__])}
-    places = getattr(owner, "__mro__", (owner,))
-    found = [each for part in places for each in getattr(part, "__annotations__", {}).values()]
-    texts = [str(getattr(each, "__forward_arg__", each)) for each in found]
-    words = {word for text in texts for word in re.findall(r"[A-Za-z_]\w*", text)}
-    # The value of a store is a string.
-    return {**dict.fromkeys(words - known.keys(), object), "Store": str}
+def _hints(owner: Any) -> dict[str, Any]:
+    """Return the annotations of an owner: `object` for what only type checkers import."""
+    known: dict[str, Any] = {"Store": str}  # the value of a store is a string
+    while True:
+        try:
+            return hints_of(owner, localns=known)
+        except NameError as unknown:
+            known[str(unknown.name)] = object
 
 
 def _writable(hint: Any) -> Any:
