@@ -36,7 +36,6 @@ class _Stay(HTTPRedirectHandler):
 @dataclass
 class Form:
     action: str
-    method: str
     fields: dict[str, str] = field(default_factory=dict)  # without buttons
     buttons: list[tuple[str, str]] = field(default_factory=list)  # names and values
 
@@ -51,13 +50,13 @@ class _Forms(HTMLParser):
         given = {name: value or "" for name, value in attrs}
         if tag == "form":
             action = urljoin(self._url, given.get("action", ""))
-            self.found.append(Form(action, given.get("method", "get").lower()))
+            self.found.append(Form(action))
         elif tag in ("input", "button") and self.found:
             form, name, value = self.found[-1], given.get("name", ""), given.get("value", "")
             if given.get("type", "submit" if tag == "button" else "text") == "submit":
                 form.buttons.append((name, value))
-            elif name and (given.get("type") not in ("checkbox", "radio") or "checked" in given):
-                form.fields[name] = value or ("on" if given.get("type") == "checkbox" else "")
+            elif name:
+                form.fields[name] = value
 
 
 @dataclass
@@ -132,9 +131,7 @@ class Browser:
         pressed = [each for each in form.buttons if self.button in (None, each[1])]
         fields.update(each for each in (pressed or form.buttons)[:1] if each[0])
         origin = "{0.scheme}://{0.netloc}".format(urlsplit(page.url))
-        if form.method == "post":
-            return self.open(form.action, fields, {"Origin": origin, "Referer": page.url})
-        return self.open(f"{form.action}?{urlencode(fields)}")
+        return self.open(form.action, fields, {"Origin": origin, "Referer": page.url})
 
     def walk(self, url: str, end: str) -> str:
         """Follow redirects and answer forms until an address begins as it should; return that."""
