@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeAlias
 
-from mcpkit._stores.base import Codec, Edit, RecordExists, RecordStore
+from mcpkit._stores.base import Codec, RecordExists, RecordStore
 from mcpkit.tasks import record
 from mcpkit.tasks.record import Task
 
@@ -17,7 +17,8 @@ CODEC: Final = Codec(record.dump, record.load)
 
 TaskStore: TypeAlias = RecordStore[Task]
 
-Change: TypeAlias = Edit[Task]
+Change: TypeAlias = Callable[[Task, float], "Task | None"]
+"""An `Edit` of a task, which pyright cannot derive from that."""
 
 
 async def add(store: TaskStore, task: Task, *, limit: int, limit_per_holder: int) -> Task:
