@@ -9,7 +9,6 @@ import json
 import os
 import re
 import shlex
-import socket
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -22,7 +21,8 @@ import pytest
 from mcpkit.cli.new import TEMPLATES, project, write
 from mcpkit.testing import REVISIONS, TestClient
 from tests import warm
-from tests.kit import eventually
+from tests.docs.pages import free_port
+from tests.transports.processes import started
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PACKAGED: Final = [each for each in TEMPLATES if each != "minimal"]
@@ -271,8 +271,7 @@ class TestDockerfile:
     ) -> None:
         if template == "fastapi":
             pytest.importorskip("fastapi")
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            port = str(listener.getsockname()[1])
+        port = str(free_port())
         keywords = dict(instructions(folder))
         command: list[str] = json.loads(keywords["CMD"])
         env = {**environment(), **of_its_own(tmp_path)}
@@ -287,12 +286,7 @@ class TestDockerfile:
         check: list[Any] = json.loads(keywords["HEALTHCHECK"].partition("CMD ")[2])
         assert check[0] == "python"
         check = [sys.executable, *check[1:-1], check[-1].replace(":8000/", f":{port}/")]
-        with (tmp_path / "log").open("w") as log:
-            served = warm.Popen(command, cwd=folder, env=env, stdout=log, stderr=log)
-            try:
-                eventually(lambda: f":{port}" in (tmp_path / "log").read_text())
-                healthy = warm.run(check, capture_output=True, timeout=TIMEOUT)
-                assert healthy.returncode == 0, healthy.stderr
-            finally:
-                served.terminate()
-                served.wait(TIMEOUT)
+        with started(command, cwd=folder, env=env) as process:
+            process.wait_for_stderr(f":{port}")
+            healthy = warm.run(check, capture_output=True, timeout=TIMEOUT)
+            assert healthy.returncode == 0, healthy.stderr
