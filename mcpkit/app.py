@@ -278,8 +278,8 @@ class MCPKit(Registration, Generic[StateT]):
             ]
             if len(parameters) > 1 or not timeout > 0:
                 raise RegistrationError(
-                    f"{caller()}ready: a check takes the state of the lifespan at most, and a "
-                    f"timeout is more than 0 seconds"
+                    f"{caller()}ready: a check takes no parameter but the state of the lifespan, "
+                    f"and its timeout is greater than 0"
                 )
             self._server.ready_checks.append((fn, timeout))
             return fn

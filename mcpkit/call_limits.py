@@ -100,8 +100,7 @@ def gate_of(options: Mapping[str, Any], name: str, at: str, *, inline: bool) -> 
         raise RegistrationError(f"{at}: {error}") from None
     if inline and limits.timeout is not None:
         raise RegistrationError(
-            f"{at}: with inline=True nothing can happen while it runs, so timeout= has no effect; "
-            f"omit one of them"
+            f"{at}: inline=True blocks the event loop, so timeout= cannot work; omit one of them"
         )
     return Gate(limits, f" of {name}")
 

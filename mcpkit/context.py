@@ -78,7 +78,7 @@ class AskOptions(TypedDict, total=False):
     """Seconds to wait (before 2026-07-28); the app's ``ask_timeout`` if None."""
 
 
-class RunHost:
+class RunOwner:
     """The session that a request arrived in, or the run of a task, as a context needs it.
 
     The defaults are those of a task, whose client may have left.
@@ -95,7 +95,7 @@ class RunHost:
 
     @property
     def is_closing(self) -> bool:
-        """True if every run of the host ends."""
+        """True if every run of the owner ends."""
         raise NotImplementedError
 
     def make_requester(self, run: Any) -> Requester:
@@ -136,9 +136,9 @@ class ContextBackend:
         *("server", "session", "state"),
     )
 
-    def __init__(self, session: RunHost, server: Any, request: Request) -> None:
+    def __init__(self, session: RunOwner, server: Any, request: Request) -> None:
         self.session = session
-        """The host of the run."""
+        """The owner of the run."""
         self.server = server
         """The `mcpkit._server.server.Server` that the request arrived at."""
         self.request = request
@@ -447,8 +447,8 @@ class Facts(Generic[StateT]):
     def close_stream(self, retry: float | None = None) -> None:
         """Close the HTTP connection; the client reconnects for the response by itself.
 
-        For long work of clients of 2025-11-25 over Streamable HTTP. Later messages wait until the
-        client reconnects, after `retry` seconds or those of the endpoint's ``retry``.
+        For clients of 2025-11-25 over Streamable HTTP, during long work. Messages are held until
+        the client reconnects after `retry` seconds; None: those of the endpoint's ``retry``.
         """
         self.backend.session.close_stream(self.request, retry)
 

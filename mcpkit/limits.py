@@ -39,8 +39,8 @@ class Limits(NotesGiven):
     """The limits of a server, for ``MCPKit(limits=…)`` and for a single HTTP endpoint.
 
     Sizes are in bytes and times in seconds. `max_threads`, `max_in_flight` and `max_subscriptions`
-    apply to every transport, the others to HTTP: from `max_body` to `rate_limit` to each request,
-    the rest to all that clients hold at an endpoint.
+    apply to every transport, the others to HTTP: `max_body` through `rate_limit` to each request,
+    the rest to an endpoint as a whole.
 
     Args:
         max_threads: Plain `def` handlers that run at once; more wait. Over HTTP one client may have

@@ -23,7 +23,7 @@ from mcpkit._server.registry import Catalog, Page
 from mcpkit._signature.arguments import Arguments
 from mcpkit._signature.output import Output
 from mcpkit._utils.json import UNSET, JsonSchema
-from mcpkit.context import Context, ListKind, RunHost
+from mcpkit.context import Context, ListKind, RunOwner
 from mcpkit.types import LOG_RANK, LogLevel, ResourceResult, TextResourceContents
 
 T = TypeVar("T")
@@ -76,7 +76,7 @@ def output_of(annotation: Any, structured: bool | None = None) -> Output:
     return Output(inspect_handler(fn), structured)
 
 
-class RecordingBackend(RunHost):
+class RecordingBackend(RunOwner):
     """A run, its host and its server, which record what a context asks of them."""
 
     repeats = False

@@ -223,7 +223,7 @@ def test_the_principal_of_a_test_client() -> None:
     ],
 )
 def test_both_names_at_once_are_an_error(call: Callable[[], object], old: str, new: str) -> None:
-    said = rf"^test_deprecated_names\.py:\d+: {old}= is the old name of {new}=; pass that alone$"
+    said = rf"^test_deprecated_names\.py:\d+: {old}= is the old name of {new}=; pass only {new}=$"
     with pytest.raises(TypeError, match=said):
         call()
 

@@ -40,7 +40,7 @@ from mcpkit._server.server import Server
 from mcpkit._server.subscriptions import Subscriptions, tag_of
 from mcpkit._utils.logs import log
 from mcpkit._utils.text import quote
-from mcpkit.context import Context, RunHost, do_nothing
+from mcpkit.context import Context, RunOwner, do_nothing
 from mcpkit.errors import (
     InputRequestError,
     InternalError,
@@ -69,7 +69,7 @@ _BYTES_WHILE_ASKING: Final = 4
 """Factors of both limits while the client has a request to answer: its response must be read."""
 
 
-class Session(RunHost):
+class Session(RunOwner):
     """One client's conversation with a server.
 
     Pass the `connection` to continue one, and `threads` to share them; else it makes its own.
@@ -434,7 +434,7 @@ class Session(RunHost):
     # --- input requests ---------------------------------------------------------------------------
 
     def make_requester(self, run: Run) -> Requester:
-        """Return how a run requests input; see `RunHost.make_requester`."""
+        """Return how a run requests input; see `RunOwner.make_requester`."""
         request = run.request
         if request.known.is_notification:
             raise InputRequestError("The handler of a notification cannot ask for input")

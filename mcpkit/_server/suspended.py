@@ -32,7 +32,7 @@ from mcpkit._server.run import ABANDONED, Failed, Outcome, Run
 from mcpkit._utils.logs import log
 from mcpkit._utils.quota import Quota, RateLimit
 from mcpkit._utils.text import single_line, truncate
-from mcpkit.context import Context, ContextBackend, RunHost, do_nothing
+from mcpkit.context import Context, ContextBackend, RunOwner, do_nothing
 from mcpkit.errors import InvalidArguments, InvalidParams, ResourceNotFound
 from mcpkit.middleware import Handler
 from mcpkit.types import LOG_RANK
@@ -62,7 +62,7 @@ _CLEAN_UP_S: Final = 2.0
 """Seconds for evicted handlers to clean up: until they are cancelled, and when the server stops."""
 
 
-class SuspendedRun(RunHost):
+class SuspendedRun(RunOwner):
     """A run that has asked: its host from then on, whichever request carries it."""
 
     def __init__(self, runs: SuspendedRuns, run: Run, asker: StatelessReplay) -> None:

@@ -121,7 +121,8 @@ class Connections(Generic[C, W]):
         """Raise `StoreUnavailable` if the records are those of a newer mcpkit."""
         if version > known:
             raise StoreUnavailable(
-                f"{self.server}: written by a newer mcpkit, in the layout of version {version}"
+                f"{self.server} was written by a newer mcpkit, with schema version {version}; "
+                "upgrade mcpkit"
             )
 
     def new_name(self) -> str:

@@ -228,7 +228,7 @@ def present_options(on: str, options: Mapping[str, Any]) -> dict[str, Any]:
         if row is None:
             continue
         if row.new in options:
-            raise TypeError(f"{caller()}{old}= is the old name of {row.new}=; pass that alone")
+            raise TypeError(f"{caller()}{old}= is the old name of {row.new}=; pass only {row.new}=")
         warn_deprecated(row.advice)
         found[row.new] = found.pop(old)
     return found

@@ -72,8 +72,8 @@ class Client(ClientConnection):
         revision: The protocol revision to speak; None negotiates with the server.
         name, version: Of the client, sent to the server.
         elicitation, sampling: Answer a request of the server: given its ``params``, they return
-            the ``result``. They declare forms, and models that use tools. A function that also
-            handles URLs for the user to open (``params["mode"] == "url"``) needs
+            the ``result``. `elicitation` declares forms, and `sampling` a model that uses tools. A
+            function that also handles URLs for the user to open (``params["mode"] == "url"``) needs
             ``capabilities={"elicitation": {"form": {}, "url": {}}}``.
         roots: Paths or URIs that the server may use, or a function as above.
         capabilities: Declared in addition; one that a function declares is replaced.

@@ -40,9 +40,9 @@ class TaskOptions(TypedDict, total=False):
         max_tasks: Unfinished tasks that there may be; 10,000.
         max_tasks_each: Unfinished tasks that one caller (its principal, else its network) may
             have; 1,000. The last eighth of `max_tasks` is for callers that have none.
-        max_stored: Bytes of the tasks of all callers, of which one may have half: arguments,
-            questions, answers, results, and 4 KiB for each; for each process 64 times `max_bytes`.
-            A caller that has more loses its oldest finished tasks before they expire.
+        max_stored: Bytes that one process may store for tasks: arguments, questions, answers and
+            results, plus 4 KiB per task; 64 times `max_bytes`. One caller may use half; beyond that
+            its oldest finished tasks expire early.
         max_bytes: Bytes of the arguments, of a result, of the result of a step, of all questions
             that a task asks, and of all their answers; 4 MiB each.
         max_running: Tasks that one process runs at once; 100, of which one caller may have three

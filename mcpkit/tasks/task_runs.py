@@ -26,7 +26,7 @@ from mcpkit._stores.base import StoreUnavailable
 from mcpkit._utils.logs import log
 from mcpkit._utils.quota import ANONYMOUS, Reservation, principal_owner
 from mcpkit._utils.text import truncate
-from mcpkit.context import Context, CurrentTask, RunHost, do_nothing
+from mcpkit.context import Context, CurrentTask, RunOwner, do_nothing
 from mcpkit.errors import InternalError, InvalidArguments, ProtocolError
 from mcpkit.tasks import record
 from mcpkit.tasks.protocol import outcome_field, related
@@ -51,7 +51,7 @@ MAX_STEPS: Final = 1000
 """Steps that one task may store."""
 
 
-class TaskRun(RunHost):
+class TaskRun(RunOwner):
     """One run of a task that was claimed: the host of the run of its handler."""
 
     def __init__(self, server: Server, tasks: TaskService, task: Task, refused: str | None) -> None:

@@ -166,8 +166,8 @@ class UpstreamLogin(Login):
         allow: Who may log in: names, with or without the scopes that they may grant, or a function,
             async or not, from the `User` to True, False, or a changed `User`. A name is a claim of
             the provider (the login for GitHub; elsewhere a verified e-mail address), the id of the
-            `User`, such as ``github:583231``, or ``@example.com`` for a whole domain. None: every
-            account in a directory of Entra; required for all other providers.
+            `User`, such as ``github:583231``, or ``@example.com`` for a whole domain. Required,
+            except for a directory of Entra: there None allows each of its accounts.
         scopes: The provider's scopes for ``ctx.principal.upstream``, in addition to those for the
             identity of the user.
         tenant: The id of the directory, for ``"entra"``.

@@ -26,6 +26,10 @@ from mcpkit.types import ResourceResult
 from mcpkit.views import Domain, Html, PageOptions, page_meta
 
 
+def _pong(*_: object) -> dict[str, Any]:
+    return {}
+
+
 class _Apps(Extension):
     _is_official = True
     is_implicit = True
@@ -35,7 +39,7 @@ class _Apps(Extension):
         # Hosts with views ping on every revision, and hide a view if that fails (ext-apps#671).
         versions = frozenset(each.version for each in PER_REQUEST)
         known = Method("ping", APPS_EXTENSION)
-        self.methods["ping"] = ExtensionMethod("ping", (), known, lambda *_: {}, versions)
+        self.methods["ping"] = ExtensionMethod("ping", (), known, _pong, versions)
 
     def declared_in(self, capabilities: Mapping[str, Any], /) -> Settings | None:
         """Return the settings of a client that shows pages of our type (APP-2)."""

@@ -168,7 +168,7 @@ def make_settings(options: HttpOptions, limits: Limits | None = None) -> HttpSet
             "auth= and principal= both determine the caller of a request; omit one of them"
         )
     if settings.sse and not settings.streaming:
-        raise ValueError("sse=True needs a host that streams: omit it, or streaming=False")
+        raise ValueError("sse=True needs streaming: remove sse=True or streaming=False")
     path = settings.path
     if not path.startswith("/") or not path.isprintable() or not set("?#%{} ").isdisjoint(path):
         raise ValueError(f"path must be like /mcp, without query or escapes, not {path!r}")

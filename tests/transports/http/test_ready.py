@@ -204,7 +204,9 @@ def none() -> None: ...
 
 @pytest.mark.parametrize(("check", "timeout"), [(two, 1), (none, 0)])
 def test_a_check_that_cannot_be_called_is_refused(check: Callable[..., Any], timeout: int) -> None:
-    with pytest.raises(RegistrationError, match="a check takes the state of the lifespan at most"):
+    with pytest.raises(
+        RegistrationError, match="a check takes no parameter but the state of the lifespan"
+    ):
         MCPKit("ready").ready(timeout=timeout)(check)
 
 
