@@ -38,7 +38,7 @@ from mcpkit.errors import ProtocolError, ToolError, UrlElicitationRequired
 from mcpkit.idempotency import DEFAULT, KeyedCall
 from mcpkit.tasks.protocol import caller_name, split_outcome
 from mcpkit.tasks.record import CALL, Status, Task
-from mcpkit.tasks.runs import RETRY_S
+from mcpkit.tasks.runs import RETRY_S, RunningTask
 from mcpkit.tasks.service import TaskService, Unavailable
 from mcpkit.tasks.shares import OtherSecret
 from mcpkit.tasks.transitions import Change, TaskStore
@@ -102,26 +102,17 @@ def _dump(rendered: Rendered) -> bytes:
     return b"r" + to_json([content, structured, *rest])
 
 
-class _Held:
-    """The record of a call that this process has a lease on: a `RunningTask`."""
+class _Held(RunningTask):
+    """The record of a call that this process has a lease on.
 
-    caller = ""
+    Its request runs and ends it, and its own retry brings the answers.
+    """
+
     is_suspended = True  # it takes no place of a task
-    may_go_on = False
 
     def __init__(self, tasks: TaskService, id: str, number: int) -> None:
-        self.id = id
-        self.number = number
-        self.ended = anyio.Event()
+        super().__init__(id, number)
         self._tasks = tasks
-
-    def start(self) -> None:
-        """Do nothing: its request runs it, and ends it."""
-
-    lose = stop = start
-
-    def see(self, task: Task) -> None:
-        """Do nothing: its own retry brings the answers."""
 
     def end(self, change: Change) -> None:
         """Store the end of the call. In a task of its own, because its request may be cancelled."""

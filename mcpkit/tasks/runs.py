@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from time import monotonic
-from typing import Final, Protocol
+from typing import Final
 
 import anyio
 
@@ -56,21 +56,22 @@ class Calm:
         return here < self.until
 
 
-class RunningTask(Protocol):
-    """An attempt that runs in this process, or is about to."""
+class RunningTask:
+    """An attempt of a task that runs in this process, or is about to."""
 
-    id: str
-    """The task."""
-    caller: str
-    number: int
-    ended: anyio.Event
-    is_suspended: bool
+    is_suspended = False
     """True while its handler is held at a question; it does not count as one that runs."""
+
+    def __init__(self, id: str, number: int, caller: str = "") -> None:
+        self.id = id
+        self.number = number
+        self.caller = caller
+        self.ended = anyio.Event()
 
     @property
     def may_go_on(self) -> bool:
         """True if another process can continue where this one stops."""
-        ...
+        return False
 
     def start(self) -> None:
         """Start to run."""

@@ -31,6 +31,7 @@ from mcpkit.errors import InternalError, InvalidArguments, ProtocolError
 from mcpkit.tasks import record
 from mcpkit.tasks.protocol import outcome_field, related
 from mcpkit.tasks.record import Task
+from mcpkit.tasks.runs import RunningTask
 from mcpkit.tasks.service import StoredSource, TaskService
 from mcpkit.tasks.shares import OtherSecret
 from mcpkit.tasks.transitions import remember
@@ -51,16 +52,13 @@ MAX_STEPS: Final = 1000
 """Steps that one task may store."""
 
 
-class TaskRun(RunOwner):
+class TaskRun(RunningTask, RunOwner):
     """One run of a task that was claimed: the host of the run of its handler."""
 
     def __init__(self, server: Server, tasks: TaskService, task: Task, refused: str | None) -> None:
+        super().__init__(task.id, task.attempt, task.caller)
         self._server = server
         self._refused = refused
-        self.id = task.id
-        self.caller = task.caller
-        self.number = task.attempt
-        self.ended = anyio.Event()
         self.task = CurrentTask(task.id, task.expires, self._note)
         self.threads = tasks.threads
         self._task = task
@@ -73,7 +71,6 @@ class TaskRun(RunOwner):
         self._steps = 0
         self._resumable = False
         self._outcome: Outcome = ABANDONED
-        self.is_suspended = False
         self._asker: TaskReplay | None = None
         self._place: Reservation | None = None
         """Its part of the quota of suspended runs."""
