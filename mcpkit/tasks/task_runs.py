@@ -53,7 +53,7 @@ MAX_STEPS: Final = 1000
 
 
 class TaskRun(RunningTask, RunOwner):
-    """One run of a task that was claimed: the host of the run of its handler."""
+    """One run of a task that was claimed: the owner of the run of its handler."""
 
     def __init__(self, server: Server, tasks: TaskService, task: Task, refused: str | None) -> None:
         super().__init__(task.id, task.attempt, task.caller)
@@ -323,7 +323,7 @@ class TaskRun(RunningTask, RunOwner):
         if self._asker is not None:
             self._asker.wake()
 
-    # --- the host of the run ----------------------------------------------------------------------
+    # --- the owner of the run ---------------------------------------------------------------------
 
     @property
     def is_closing(self) -> bool:
