@@ -28,6 +28,7 @@ from mcpkit.client.auth.base import (
     HttpAuth,
     HttpRequest,
     ResponseHeaders,
+    check_named,
     describe_error,
     request,
     server_key,
@@ -152,11 +153,13 @@ class TokenSource(HttpAuth):
             raise AuthorizationFailed(
                 f"the server requires tokens of another issuer, {shorten(resource.issuer)}"
             )
-        if not known and self._is_trusting and origin_of(resource.issuer) != origin_of(key):
-            raise AuthorizationFailed(
-                f"the server names the issuer {shorten(resource.issuer)}, which gets the client's "
-                f"secret; if the client is registered there, pass issuer= (--issuer)"
-            )
+        if not known and self._is_trusting:
+            check_named(resource.issuer, "the issuer", key)
+            if origin_of(resource.issuer) != origin_of(key):
+                raise AuthorizationFailed(
+                    f"the server names the issuer {shorten(resource.issuer)}, which gets the "
+                    f"client's secret; if the client is registered there, pass issuer= (--issuer)"
+                )
         if stored is not None and not is_same_issuer(stored.issuer, resource.issuer):
             stored, had = None, ()  # credentials belong to their issuer alone
         if status == 401 and stored is not None and stored.refresh_token is not None:

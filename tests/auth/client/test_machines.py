@@ -64,9 +64,10 @@ async def test_a_secret_is_for_an_issuer_that_the_program_names(world: World, se
             return ClientCredentials("id", secret, issuer=issuer)
         return JwtBearer("id", secret, issuer=issuer)
 
-    for other in ("http://127.0.0.1:1", elsewhere):
+    others = {"http://[": "is not a URL", "http://127.0.0.1:1": "pass issuer="}
+    for other, says in {**others, elsewhere: "pass issuer="}.items():
         world.resource["authorization_servers"] = [other]
-        with pytest.raises(AuthorizationFailed, match="pass issuer="):
+        with pytest.raises(AuthorizationFailed, match=says):
             await call(world.url, auth(None))
     assert world.at("/token") == []
     world.metadata["issuer"] = elsewhere
