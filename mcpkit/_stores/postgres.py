@@ -96,8 +96,8 @@ _TABLES: Final = """
 """
 
 _HOLDERS: Final = """
-    ALTER TABLE {schema}.tasks ADD COLUMN IF NOT EXISTS holder text COLLATE "C"; -- NULL: the owner
-    CREATE INDEX IF NOT EXISTS tasks_held ON {schema}.tasks (owner, holder) WHERE unfinished;
+    ALTER TABLE {schema}.tasks ADD COLUMN holder text COLLATE "C"; -- NULL: the owner
+    CREATE INDEX tasks_held ON {schema}.tasks (owner, holder) WHERE unfinished;
 """
 """What the tables of the first version lack; processes of that version can use it, too."""
 
@@ -236,13 +236,14 @@ class PostgresStore(RecordStore[R]):
         async with connection.transaction():
             await connection.execute("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", name)
             # A user who may not make tables can use those that exist.
+            if await connection.fetchval("SELECT to_regclass($1) IS NULL", name):
+                await connection.execute(_TABLES.format(schema=self._schema, version=_VERSION))
             if await connection.fetchval(
                 "SELECT count(*) = 0 FROM pg_attribute WHERE attrelid = to_regclass($1) "
                 "AND attname = 'holder'",
                 f"{self._schema}.tasks",
             ):
-                tables = (_TABLES + _HOLDERS).format(schema=self._schema, version=_VERSION)
-                await connection.execute(tables)
+                await connection.execute(_HOLDERS.format(schema=self._schema))
             version: int = await connection.fetchval(f"SELECT max(version) FROM {name}")
         self._connections.check_version(version, _VERSION)
 

@@ -22,7 +22,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from hashlib import sha1
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from mcpkit._stores.base import (
     Edit,
@@ -73,9 +73,6 @@ _TEMPORARY: Final = (
 primary, or will; or this one has forgotten the scripts."""
 
 _Command: TypeAlias = tuple[Any, ...]
-
-_Connection: TypeAlias = Any
-"""A connection of redis-py, whose types are incomplete."""
 
 # --- scripts --------------------------------------------------------------------------------------
 
@@ -297,6 +294,19 @@ _SHA: Final = {
     for script in (_READ, _PUT, _CLAIM, _ALIVE, _LIST, _SWEEP)
 }
 """The names that servers give to the scripts."""
+
+
+class _Connection(Protocol):
+    """The methods of a redis-py connection that are used here; its types are incomplete."""
+
+    async def connect(self) -> None: ...
+    async def disconnect(self, nowait: bool = False) -> None: ...
+    def pack_commands(self, commands: Sequence[tuple[Any, ...]]) -> Sequence[bytes]: ...
+    async def send_packed_command(self, command: Sequence[bytes]) -> None: ...
+    async def send_command(self, *command: str) -> None: ...
+    async def read_response(
+        self, *, timeout: float | None = None, disconnect_on_error: bool = True
+    ) -> Any: ...
 
 
 class RedisStore(RecordStore[R]):
