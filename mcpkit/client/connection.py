@@ -315,7 +315,7 @@ class ClientConnection:
 
     async def _negotiate(self) -> None:
         """Find out which revision to speak, and learn the name of the server."""
-        wanted = self._wanted
+        wanted, is_slow = self._wanted, False
         if wanted is None or not wanted.handshake:
             self._protocol.revision = wanted or PER_REQUEST[-1]
             try:
@@ -325,10 +325,19 @@ class ClientConnection:
                 if wanted is not None or not self._may_retry(error):
                     raise
                 supports_ours = PER_REQUEST[-1].version in _supported_versions(error)
+                is_slow = isinstance(error, TimeoutError)
             if supports_ours:
                 await self._discover()
                 return
-        await self._handshake(wanted or HANDSHAKE[-1])
+        try:
+            await self._handshake(wanted or HANDSHAKE[-1])
+        except ProtocolError:
+            if is_slow:  # it was about to answer, and takes no handshake after that
+                self._protocol.revision = PER_REQUEST[-1]
+                with suppress(ConnectionClosed, ProtocolError, TimeoutError, ValueError):
+                    await self._discover()
+                    return
+            raise
 
     def _may_retry(self, error: Exception) -> bool:
         """Return True if the error of a request without a handshake may be due to the revision."""
