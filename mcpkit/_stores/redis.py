@@ -380,8 +380,8 @@ class RedisStore(RecordStore[R]):
                 await self._beat()
 
     async def _warn_of_losses(self) -> None:
-        for name, wanted in (("appendonly", b"yes"), ("maxmemory-policy", b"noeviction")):
-            with suppress(StoreUnavailable):  # many servers do not permit the question
+        with suppress(StoreUnavailable):  # many servers do not permit the question
+            for name, wanted in (("appendonly", b"yes"), ("maxmemory-policy", b"noeviction")):
                 found: list[bytes] = await self._ask("CONFIG", "GET", name)
                 if found and found[1] != wanted:
                     log.warning(
