@@ -179,28 +179,40 @@ def _uses(stream: TextIO | None, descriptor: int) -> bool:
         return False
 
 
-def _guarded(
-    raw: io.RawIOBase, encoding: str, errors: str = "backslashreplace"
-) -> io.TextIOWrapper:
-    buffer = GuardedBuffer(raw)
-    return io.TextIOWrapper(buffer, encoding, errors, line_buffering=True, write_through=True)
+def _guarded(raw: io.RawIOBase, encoding: str, errors: str = "backslashreplace") -> GuardedText:
+    return GuardedText(GuardedBuffer(raw), encoding, errors, line_buffering=True)
 
 
 class GuardedBuffer(io.BufferedWriter):
-    """The bytes of a `sys.stdout` whose text layer passes on every write at once."""
+    """The bytes below `GuardedText`."""
 
     def write(self, buffer: ReadableBuffer, /) -> int:
-        """Write bytes; the first write logs, on stderr, the line of Python that makes it."""
-        # Libraries probe the stream with empty writes.
-        if memoryview(buffer).nbytes and _note_taken.acquire(blocking=False):
-            note = (
-                f"mcpkit: {_offender()} printed to stdout, which carries the protocol; "
-                "it goes to stderr instead (shown once)\n"
-            )
-            # If this fails, so does the write that follows, which reports it to its caller.
-            with contextlib.suppress(OSError):
-                self.raw.write(note.encode("utf-8", "backslashreplace"))
+        """Write bytes; the first write logs the line of Python that makes it."""
+        # The text layer may hand down an empty write of its own when it is flushed.
+        if memoryview(buffer).nbytes:
+            _name_offender(self)
         return super().write(buffer)
+
+
+class GuardedText(io.TextIOWrapper):
+    """A `sys.stdout` whose first write logs, on stderr, the line of Python that makes it."""
+
+    def write(self, text: str, /) -> int:
+        """Write text; the first write logs the line of Python that makes it."""
+        if text:  # libraries probe the stream with empty writes
+            _name_offender(self.buffer)
+        return super().write(text)
+
+
+def _name_offender(buffer: Any) -> None:
+    if _note_taken.acquire(blocking=False):
+        note = (
+            f"mcpkit: {_offender()} printed to stdout, which carries the protocol; "
+            "it goes to stderr instead (shown once)\n"
+        )
+        # If this fails, so does the write that follows, which reports it to its caller.
+        with contextlib.suppress(OSError):
+            buffer.raw.write(note.encode("utf-8", "backslashreplace"))
 
 
 def _offender() -> str:
@@ -251,7 +263,7 @@ def never_block() -> None:
         raw, stream.encoding, stream.errors, line_buffering=True
     )
     guarded = sys.stdout
-    if isinstance(getattr(guarded, "buffer", None), GuardedBuffer):
+    if isinstance(guarded, GuardedText):
         sys.stdout = sys.__stdout__ = _guarded(  # type: ignore[misc]
             raw, guarded.encoding, guarded.errors or "backslashreplace"
         )
