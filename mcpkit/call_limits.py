@@ -65,7 +65,7 @@ class CallLimits(NotesGiven):
     def __post_init__(self) -> None:
         for each in fields(self):
             name, value = each.name, getattr(self, each.name)
-            if value is None and "None" in str(each.type):
+            if value is None and each.default is None:
                 continue
             if name in _BOUNDS:
                 check_number(name, value, *_BOUNDS[name])
