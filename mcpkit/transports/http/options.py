@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypedDict, cast
 
-from mcpkit._utils.names import check_keywords, warn_deprecated
+from mcpkit._utils.names import suggest, warn_deprecated
 from mcpkit.http import HttpRequest
 from mcpkit.limits import Limits, check_number
 from mcpkit.types import Principal
@@ -147,7 +147,9 @@ def make_settings(options: HttpOptions, limits: Limits | None = None) -> HttpSet
         ValueError: An option has an invalid value; the message names it.
     """
     given = cast("dict[str, Any]", dict(options))
-    check_keywords("HttpOptions", given.keys() - DEPRECATED, HttpOptions.__optional_keys__)
+    for name in sorted(given.keys() - DEPRECATED - HttpOptions.__optional_keys__):
+        advice = suggest("HttpOptions", name, HttpOptions.__optional_keys__)
+        raise TypeError(f"HttpOptions has no option {name!r}; {advice}")
     old = {name: given.pop(name) for name in [*given] if name in DEPRECATED}
     share = old.pop("max_share", None)
     if old:
