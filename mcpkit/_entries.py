@@ -32,7 +32,7 @@ from mcpkit._signature.converters import Converters
 from mcpkit._signature.hints import function_name
 from mcpkit._signature.signature import Signature, can_take
 from mcpkit._utils.json import every_schema
-from mcpkit._utils.names import advice_on, library_of, present_options, suggest
+from mcpkit._utils.names import advice_on, library_of, suggest
 from mcpkit._utils.text import truncate
 from mcpkit.dependencies import Idempotent
 from mcpkit.errors import AccessDenied, Forbidden, RegistrationError
@@ -327,7 +327,6 @@ def decorated(add: Callable[..., object], fn: Any, /, *args: Any, **options: Any
 def mark(fn: Any, make: Callable[..., Entry], /, *args: Any, **options: Any) -> None:
     """Note on a function how to make an entry of it; raises `RegistrationError`."""
     target = _unwrapped(fn)
-    options = present_options(f"{make.__name__.removeprefix('make_')}(…)", options)
     try:
         setattr(target, _MARK, [*getattr(target, _MARK, ()), (make, args, options)])
     except AttributeError:

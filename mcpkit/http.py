@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any, Final
 
-from mcpkit._utils.lazy import moved
 from mcpkit.types import Principal
 
 Scope = MutableMapping[str, Any]
@@ -127,6 +126,3 @@ class HttpRequest:
     def user(self) -> Any:
         """The user whom the host's authentication has found; None without one."""
         return self.scope.get("user")
-
-
-__getattr__ = moved(__name__, "mcpkit.transports.http.options")

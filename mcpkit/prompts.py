@@ -25,7 +25,6 @@ from mcpkit._protocol.revisions import Revision
 from mcpkit._signature.arguments import Arguments
 from mcpkit._signature.converters import Converters, NotSerializable, block_of
 from mcpkit._utils.json import is_object
-from mcpkit._utils.names import present_options
 from mcpkit.completion import Completable, Completer, completers_of
 from mcpkit.context import Context
 from mcpkit.types import Media, Message, PromptResult
@@ -136,7 +135,6 @@ def make_prompt(
     fn: Callable[..., Any], defaults: Defaults = NO_APP, /, **options: Unpack[PromptOptions]
 ) -> Prompt:
     """Return a prompt that calls a function; raises `RegistrationError`."""
-    options = cast("PromptOptions", present_options("prompt(…)", options))
     signature = inspect_handler(fn)
     fields = entry_fields(Prompt, PromptOptions, signature, options, defaults)
     arguments = Arguments(signature)

@@ -28,7 +28,6 @@ from mcpkit._signature.arguments import Arguments
 from mcpkit._signature.converters import Converters, NoConverter
 from mcpkit._signature.output import is_structured
 from mcpkit._utils.json import UNSET, JsonSchema, is_binary
-from mcpkit._utils.names import present_options
 from mcpkit._utils.text import truncate
 from mcpkit._utils.uri_template import UriTemplate, misleads
 from mcpkit.completion import Completable, Completer, completers_of
@@ -231,7 +230,6 @@ def make_resource(
 
     Without a URI it is ``resource://`` with the name of the function and its arguments as segments.
     """
-    options = cast("ResourceOptions", present_options("resource(…)", options))
     signature = inspect_handler(fn)
     at = signature.place
     arguments = Arguments(signature)

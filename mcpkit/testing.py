@@ -30,7 +30,6 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from typing_extensions import ParamSpec, Self, Unpack
 
 from mcpkit._protocol.revisions import REVISIONS as _REVISIONS
-from mcpkit._utils.names import present_options
 from mcpkit._utils.quota import ANONYMOUS, principal_owner
 from mcpkit.client.client import Client
 from mcpkit.client.connection import Handler, OnMessage, Target
@@ -132,7 +131,7 @@ class AsyncTestClient(Client):
         timeout: float | None = 10,
         **options: Unpack[AppOptions],
     ) -> None:
-        own = present_options("TestClient(…)", options)
+        own: dict[str, Any] = {**options}
         memory: dict[str, Any] = {name: own.pop(name) for name in _OF_APPS if name in own}
         if memory and not hasattr(target, "connect"):
             raise TypeError(f"{', '.join(memory)}: of an app object only, not of {target!r}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast, get_args, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args, overload
 
 from typing_extensions import Self, TypedDict, TypeVar, Unpack
 
@@ -29,7 +29,6 @@ from mcpkit._signature.arguments import Arguments
 from mcpkit._signature.output import Output, Rendered, wrapped_schema
 from mcpkit._signature.signature import Signature
 from mcpkit._utils.json import UNSET, JsonSchema, every_schema
-from mcpkit._utils.names import present_options
 from mcpkit.context import Context
 from mcpkit.dependencies import Idempotent
 from mcpkit.errors import RegistrationError
@@ -253,7 +252,6 @@ def make_tool(
     fn: Callable[..., Any], defaults: Defaults = NO_APP, /, **options: Unpack[ToolOptions]
 ) -> Tool:
     """Return a tool that calls a function; raises `RegistrationError`."""
-    options = cast("ToolOptions", present_options("tool(…)", options))
     given = options.get("input_schema")
     signature = inspect_handler(fn, allows_open=given is not None)
     fields = entry_fields(Tool, ToolOptions, signature, options, defaults)
@@ -331,15 +329,11 @@ def _host_hints(options: Mapping[str, Any], at: str) -> dict[str, Any]:
 
 
 def _task_support(options: Mapping[str, Any], at: str) -> TaskSupport:
-    """Return the option ``task``, with what deprecated options say about it."""
     given: Any = options.get("task") or "forbidden"
-    old = {name[5:]: value for name, value in options.items() if name.startswith("task.")}
-    if isinstance(given, TaskSupport) and not old:
+    if isinstance(given, TaskSupport):
         return given
     try:
-        if isinstance(given, TaskSupport):
-            raise ValueError(f"write task=TaskSupport(…), with {' and '.join(old)} inside")
-        return TaskSupport(given, **old)
+        return TaskSupport(given)
     except ValueError as error:
         raise RegistrationError(f"{at}: {error}") from None
 

@@ -64,10 +64,6 @@ FLOORS: Final[dict[str, int]] = {
     "tasks": 9,
     "app": 10,
     "": 11,  # the public names
-    "client_tasks": 11,  # a former place of public names, as are the next three
-    "oauth": 11,
-    "results": 11,
-    "web": 11,
     "pytest_plugin": 11,
     "testing": 11,
     "__main__": 12,

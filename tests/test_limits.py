@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-import warnings
-from collections.abc import Callable
 from dataclasses import fields
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from mcpkit import Limits, MCPKit
-from mcpkit.transports.http.options import HttpOptions, HttpSettings, make_settings
+from mcpkit.transports.http.options import HttpSettings
 
 NAMES = [each.name for each in fields(Limits)]
 
@@ -56,8 +54,6 @@ def test_a_limit_that_no_server_can_keep_to_is_refused_by_name(
         ({"stream_after": -1}, "stream_after must be at least 0"),
         ({"retry": "soon"}, "retry must be a number"),
         ({"allowed_hosts": "a.example"}, "allowed_hosts must be a list"),
-        ({"max_share": 0}, "max_share must be more than 0"),
-        ({"max_share": 1.01}, "max_share must be more than 0 and at most 1"),
     ],
 )
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -82,50 +78,9 @@ def test_an_endpoint_has_the_limits_of_its_app_unless_it_has_its_own() -> None:
     assert MCPKit("less", http={"limits": Limits(grace=1)}).asgi().settings.limits.grace == 1
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda options: MCPKit("old", http=options).asgi(),
-        lambda options: MCPKit("old").asgi(**options),
-        lambda options: MCPKit("old").route("/mcp", **options).app,
-    ],
-    ids=["http=", "asgi", "route"],
-)
-def test_a_limit_as_an_option_still_works_with_advice(make: Callable[[Any], Any]) -> None:
-    with pytest.warns(DeprecationWarning, match=r"limits=Limits\(max_body=5, grace=1\)") as warned:
-        limits = make({"max_body": 5, "grace": 1}).settings.limits
-    [warning] = warned
-    assert warning.filename == __file__, "it names the line of the author's code"
-    assert (limits.max_body, limits.grace) == (5, 1)
-    assert limits.max_batch == Limits().max_batch
-
-
-def test_a_limit_is_not_given_in_both_ways() -> None:
-    message = r"max_body: members of limits=, which is given; pass limits=Limits\(max_body=5\)"
-    with pytest.raises(TypeError, match=message):
-        MCPKit("both").asgi(limits=Limits(grace=1), max_body=5)  # type: ignore[call-arg]
-
-
 def test_each_client_may_have_a_part_of_each_total() -> None:
     from mcpkit.transports.http.quotas import EndpointQuotas
 
-    app: MCPKit[None] = MCPKit("old", limits=Limits(max_requests=10, max_streams=3))
-    old = {"max_share": 0.25}
-    with pytest.warns(DeprecationWarning, match="max_each"):
-        settings = make_settings(cast("HttpOptions", old), app.server.settings.limits)
-    assert settings.max_share == 0.25
-    quotas = EndpointQuotas(settings)
-    assert (quotas.requests.each, quotas.streams.each, quotas.unread.each) == (2, 1, 64 * 1024**2)
     limits = Limits(max_requests=10, max_streams=3, max_each=4, max_unread=100)
     quotas = EndpointQuotas(HttpSettings(limits=limits))
     assert (quotas.requests.each, quotas.streams.each, quotas.unread.each) == (4, 3, 50)
-
-
-def test_a_name_that_has_moved_is_found_with_a_warning() -> None:
-    import mcpkit.http
-
-    with pytest.warns(DeprecationWarning, match="mcpkit.transports.http.options"):
-        assert mcpkit.http.HttpSettings is HttpSettings
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert mcpkit.HttpOptions is HttpOptions

@@ -1,20 +1,18 @@
-"""Names that are deprecated, of another library, or misspelled.
+"""Names of another library, or misspelled.
 
 The names of FastMCP and the official SDK are in ``names.txt``, each with its replacement. They
 serve the errors about unknown names, a rule of ``mcpkit check``, ``mcpkit migrate`` and the
 migration guides. The file is read when a name is wrong for the first time.
 
-Deprecated names of mcpkit are in `RENAMED`, for the same users. They work with a warning. Nothing
-looks them up before a name is found to be missing, so that present names cost nothing.
+Nothing looks them up before a name is found to be missing.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-import warnings
-from collections.abc import Callable, Iterable, Mapping
-from functools import cache, partial, wraps
+from collections.abc import Callable, Iterable
+from functools import cache, wraps
 from types import FrameType
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar, cast
 
@@ -136,104 +134,6 @@ def suggest(on: str, name: str, known: Iterable[str]) -> str:
     return advice_on(on, name, names) or f"known: {', '.join(names)}"
 
 
-# --- deprecated names -----------------------------------------------------------------------------
-
-
-class Renamed(NamedTuple):
-    """A deprecated name of mcpkit."""
-
-    on: str  # its owner, as in `PeerName`, or a package
-    old: str
-    new: str  # ``task.ttl``: a member of the value of the option ``task``
-    since: str  # the minor version that deprecates it
-
-    @property
-    def removed_in(self) -> str:
-        """The minor version that no longer has it."""
-        major, _, minor = self.since.partition(".")
-        return f"{major}.{int(minor) + 2}"
-
-    @property
-    def spellings(self) -> tuple[str, str]:
-        """The old and the present spelling."""
-        option, _, member = self.new.partition(".")
-        if self.on.endswith("(…)"):
-            value = f"task=TaskSupport({member}=…)" if member else f"{option}=…"
-            return self.on.replace("…", f"{self.old}=…"), self.on.replace("…", value)
-        if self.new == "log":
-            return f"{self.on}.{self.old}(…)", f'{self.on}.log("{self.old}", …)'
-        return f"{self.on}.{self.old}", f"{self.on}.{self.new}"
-
-    @property
-    def advice(self) -> str:
-        """A sentence with both spellings."""
-        old, new = self.spellings
-        return f"{old} is now {new}; the old name will be removed in mcpkit {self.removed_in}"
-
-
-RENAMED: Final = {
-    (on, old): Renamed(on, old, new, since)
-    for since, on, names in (
-        ("0.1", "mcpkit", "AskError=InputRequestError AskRefused=InputRequestRefused"),
-        ("0.1", "mcpkit", "AskTimeout=InputRequestTimeout Header=MirroredHeader"),
-        ("0.1", "mcpkit", "InvalidAnswer=InvalidInputResponse"),
-        ("0.1", "mcpkit.auth", "ProviderAway=ProviderUnavailable Visit=LoginAttempt"),
-        ("0.1", "mcpkit.auth", "VerifierAway=VerifierUnavailable"),
-        ("0.1", "MCPKit(…)", "errors=expose_errors scopes=scope_hierarchy ttl=cache_ttl"),
-        ("0.1", "include(…)", "errors=expose_errors"),
-        ("0.1", "tool(…)", "errors=expose_errors resumable=task.resumable task_ttl=task.ttl"),
-        ("0.1", "resource(…)", "errors=expose_errors ttl=cache_ttl"),
-        ("0.1", "prompt(…)", "errors=expose_errors"),
-        ("0.1", "ResourceResult(…)", "ttl=cache_ttl"),
-        ("0.1", "TestClient(…)", "user=principal"),
-        ("0.1", "app", "changed=notify_resource_updated"),
-        ("0.1", "ctx", "changed=notify_resource_updated notice=log critical=log alert=log"),
-        ("0.1", "ctx", "emergency=log"),
-    )
-    for old, new in (each.split("=") for each in names.split())
-}
-"""The deprecated names by (owner, name)."""
-
-
-class MCPKitDeprecationWarning(DeprecationWarning):
-    """The warning of a deprecated name; ``mcpkit run`` shows it."""
-
-
-def warn_deprecated(text: str) -> None:
-    """Warn of a deprecated name, at the line outside mcpkit that has it."""
-    frame = _outside()
-    place: Any = frame.f_globals
-    registry = place.setdefault("__warningregistry__", {})
-    path, line = frame.f_code.co_filename, frame.f_lineno
-    kind = MCPKitDeprecationWarning
-    warnings.warn_explicit(text, kind, path, line, place.get("__name__"), registry)
-
-
-def present_name(on: str, name: str) -> str | None:
-    """Return the present name for a deprecated one, with a warning; None for any other name."""
-    row = RENAMED.get((on, name))
-    if row is not None:
-        warn_deprecated(row.advice)
-    return row and row.new
-
-
-def present_options(on: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options under their present names, with a warning for each deprecated one.
-
-    Raises `TypeError` if an option is given under both names.
-    """
-    found: dict[str, Any] = {**options}
-    for old in options:
-        row = RENAMED.get((on, old))
-        if row is None:
-            continue
-        if row.new in options:
-            raise TypeError(f"{caller()}{old}= is the old name of {row.new}=; pass only {row.new}=")
-        warn_deprecated(row.advice)
-        found[row.new] = found.pop(old)
-    return found
-
-
 # --- errors ---------------------------------------------------------------------------------------
 
 _PACKAGE: Final = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
@@ -260,17 +160,10 @@ def caller_folder() -> str:
 
 
 def other_attribute(found: object, on: str, name: str) -> Any:
-    """Return what a deprecated attribute of an object stands for; the object is called `on`.
-
-    Raises `AttributeError`, with a suggestion, for any other unknown attribute.
-    """
+    """Raise `AttributeError` for an unknown attribute of an object that is called `on`."""
     kind = type(found).__name__
     if name.startswith("__"):
         raise AttributeError(f"{kind!r} object has no attribute {name!r}", name=name, obj=found)
-    present = present_name(on, name)
-    if present is not None:
-        value = getattr(found, present)
-        return partial(value, name) if present == "log" else value
     known = [each for each in dir(type(found)) if not each.startswith("_")]
     advice = suggest(on, name, known)
     # Without `obj`, for which Python would add its own suggestion.
@@ -281,9 +174,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def with_suggestions(on: str | None = None) -> Callable[[_F], _F]:
-    """Return a decorator for functions and classes that take deprecated keywords.
-
-    It suggests a present keyword for an unknown one.
+    """Return a decorator for functions and classes that suggests a keyword for an unknown one.
 
     Args:
         on: The function, as in `PeerName`; None for the class of its first argument.
@@ -300,7 +191,6 @@ def with_suggestions(on: str | None = None) -> Callable[[_F], _F]:
         def call(*args: Any, **options: Any) -> Any:
             if not options.keys() <= known:
                 called = on or f"{type(args[0]).__name__}(…)"
-                options = present_options(called, options)
                 check_keywords(called, options, known)
             return fn(*args, **options)
 

@@ -6,8 +6,6 @@ A command's module is imported when the command is used: ``mcpkit --help`` impor
 from __future__ import annotations
 
 import re
-import sys
-import warnings
 from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, Final
@@ -15,7 +13,6 @@ from typing import Any, Final
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from mcpkit._utils.names import MCPKitDeprecationWarning
 from mcpkit.cli._terminal import INTERRUPTED, say
 
 __all__ = ["app", "main"]
@@ -167,6 +164,4 @@ def root(
 
 def main() -> None:
     """The entry point of the ``mcpkit`` script."""
-    if not sys.warnoptions:  # Python would show no warning of a module that is imported
-        warnings.filterwarnings("default", category=MCPKitDeprecationWarning)
     app()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +13,6 @@ import typer
 from pydantic import BaseModel, Field, ValidationError
 
 from mcpkit._settings import SettingError, find_file
-from mcpkit._utils.names import MCPKitDeprecationWarning
 from mcpkit._utils.targets import TargetError, is_remote, split
 from mcpkit.cli import _options as options
 from mcpkit.cli._check import apply, choose, unknown
@@ -102,9 +100,7 @@ def check(
         with (
             contextlib.suppress(TargetError),
             contextlib.redirect_stdout(sys.stderr),
-            warnings.catch_warnings(),
         ):
-            warnings.simplefilter("ignore", MCPKitDeprecationWarning)  # the server has shown them
             listing = add_source(listing, load_app(target), workers=workers)
     findings, silenced = apply(listing, chosen)
     if json_:

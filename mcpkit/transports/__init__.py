@@ -88,11 +88,11 @@ def check_options(call: str, serve: Callable[..., Any], options: Mapping[str, An
         TypeError: `serve` does not take one of them; the message suggests the right name.
     """
     if options:
-        from mcpkit.transports.http.options import DEPRECATED, HttpOptions
+        from mcpkit.transports.http.options import HttpOptions
 
         known = [name for name in inspect.signature(serve).parameters if name != "served"]
         if "options" in known:
-            known = [*known[:-1], *HttpOptions.__optional_keys__, *DEPRECATED]
+            known = [*known[:-1], *HttpOptions.__optional_keys__]
         check_keywords(call, options, known)
 
 

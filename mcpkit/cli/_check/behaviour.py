@@ -100,14 +100,3 @@ def foreign_names(listing: Listing) -> Iterator[Match]:
     for entry in listing.entries:
         for name, advice in entry.foreign_names:
             yield Match(entry, f"uses {name}; {advice}")
-
-
-@rule(
-    "MOVE002 warning: deprecated name of mcpkit",
-    reason="It is gone in a later version, with which the server does not start, or a call fails.",
-    fix="apply the advice; `mcpkit migrate server.py --write` does so",
-    source="https://semver.org/#how-should-i-handle-deprecating-functionality",
-)
-def deprecated_names(listing: Listing) -> Iterator[Match]:
-    for each in listing.deprecated:
-        yield Match(listing.itself, each)

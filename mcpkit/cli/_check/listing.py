@@ -122,7 +122,6 @@ class Listing:
     instructions: str = ""
     listed: Sequence[Entry] = ()
     troubles: Sequence[str] = ()  # a sentence for each fault of a list as a whole
-    deprecated: Sequence[str] = ()  # the place of each deprecated name in the code, with advice
     open_at: str = ""  # the URL at which other machines need no credential, if known
 
     def of(self, *kinds: Kind) -> list[Entry]:

@@ -8,7 +8,6 @@ import contextlib
 import inspect
 import os
 import re
-import sys
 import types
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
@@ -24,7 +23,8 @@ from mcpkit._utils.names import peer_name
 from mcpkit._utils.targets import is_remote
 from mcpkit.app import MCPKit
 from mcpkit.cli._check.listing import READING, Entry, Kind, Listing, Location, words_of
-from mcpkit.cli._deprecated import deprecated_in, owners_in
+
+_CONTEXT: Final = re.compile(r"\b(Sync)?Context\b")
 
 
 def add_source(listing: Listing, app: MCPKit[Any], *, workers: bool = False) -> Listing:
@@ -43,22 +43,7 @@ def add_source(listing: Listing, app: MCPKit[Any], *, workers: bool = False) -> 
             for each in listing.listed
         ],
         open_at=_open_at(app._http),
-        deprecated=tuple(dict.fromkeys(_deprecated_names(app, tables))),
     )
-
-
-def _deprecated_names(app: MCPKit[Any], tables: Mapping[Kind, Mapping[str, Any]]) -> Iterator[str]:
-    """Yield the deprecated names in the files that make an app, or have its functions."""
-    entries = (entry for table in tables.values() for entry in table.values())
-    homes = {getattr(underlying(each.plan.fn), "__module__", "") for each in entries}
-    for module in [*sys.modules.values()]:
-        path = getattr(module, "__file__", None)
-        if not path or module.__name__.startswith("mcpkit."):
-            continue
-        if module.__name__ in homes or any(each is app for each in vars(module).values()):
-            with contextlib.suppress(OSError, UnicodeError):
-                for use in deprecated_in(Path(path).read_text(encoding="utf-8")):
-                    yield f"{_relative(Path(path))}:{use.line}: {use.row.advice}"
 
 
 def _open_at(options: Mapping[str, Any]) -> str:
@@ -78,7 +63,7 @@ def _known(entry: Entry, registered: Any, workers: bool) -> Entry:
     tree = syntax_of(fn)
     nodes = [*ast.walk(tree)]
     body = [node for each in tree.body for node in getattr(each, "body", ())]
-    contexts = {name for name, owner in owners_in(nodes) if owner == "ctx"}
+    contexts = _contexts_in(nodes)
     is_on_loop = registered.plan.is_async or registered.plan.inline
     blocking = _blocking_calls(body, fn.__globals__) if is_on_loop else ()
     is_replayed = entry.kind == "tool" and (workers or registered.task.mode != "forbidden")
@@ -230,3 +215,13 @@ def _foreign_names(nodes: Sequence[ast.AST], contexts: Set[str]) -> Iterator[tup
             peer = peer_name("ctx", each.attr) if each.value.id in contexts else None
             if peer is not None:
                 yield ast.unparse(each), peer.advice
+
+
+def _contexts_in(nodes: list[Any]) -> set[str]:
+    """Return the names of parameters that are contexts, by their annotations."""
+    return {
+        each.arg
+        for each in nodes
+        if isinstance(each, ast.arg) and each.annotation is not None
+        if _CONTEXT.search(ast.unparse(each.annotation))
+    }

@@ -22,7 +22,6 @@ from mcpkit._utils.names import (
     peer_name,
     peer_names,
 )
-from mcpkit.cli._deprecated import deprecated_in, with_present_names
 from mcpkit.cli._migrate.calls import REQUEST, SETTINGS, Calls
 from mcpkit.cli._migrate.imports import (
     MARK,
@@ -70,10 +69,7 @@ def migrate(source: str) -> Migrated:
     """
     bom = "\ufeff" if source.startswith("\ufeff") else ""
     if not IMPORTS_OTHERS.search(source):
-        text, page = source.removeprefix(bom), "docs/versioning.md#deprecated-names"
-        old = [each for each in deprecated_in(text) if not each.new]
-        left = [Remark(each.line, each.row.advice, page) for each in old]
-        return Migrated(bom + with_present_names(text), [*left, *_remarks(source, source)])
+        return Migrated(source, _remarks(source, source))
     check_size(source.removeprefix(bom))
     wrapper = meta.MetadataWrapper(
         cst.parse_module(source.removeprefix(bom)), unsafe_skip_copy=True

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypedDict, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, cast
 
-from mcpkit._utils.names import suggest, warn_deprecated
+from mcpkit._utils.names import suggest
 from mcpkit.http import HttpRequest
 from mcpkit.limits import Limits, check_number
 from mcpkit.types import Principal
@@ -57,12 +56,6 @@ class HttpOptions(TypedDict, total=False):
     streaming: bool
 
 
-DEPRECATED: Final = frozenset({*(each.name for each in fields(Limits)), "max_share"})
-"""Options that are fields of `mcpkit.Limits` now; they still work, with a warning."""
-
-_UNTIL: Final = "the old options are gone in mcpkit 0.3"
-
-
 class HttpSettings(NamedTuple):
     """The settings of an endpoint, with their defaults. Times are in seconds.
 
@@ -108,8 +101,6 @@ class HttpSettings(NamedTuple):
         streaming: False for a host that passes a response on only when it is complete: streams that
             have no end, and questions on handshake revisions, are refused. Mangum on AWS Lambda is
             recognized without it.
-        max_share: Deprecated: the part of each total that one client may hold, instead of
-            ``limits.max_each``.
     """
 
     path: str = "/mcp"
@@ -132,7 +123,6 @@ class HttpSettings(NamedTuple):
     drain_delay: float = 0
     watch_loop: bool = False
     streaming: bool = True
-    max_share: float | None = None
 
 
 def make_settings(options: HttpOptions, limits: Limits | None = None) -> HttpSettings:
@@ -147,20 +137,11 @@ def make_settings(options: HttpOptions, limits: Limits | None = None) -> HttpSet
         ValueError: An option has an invalid value; the message names it.
     """
     given = cast("dict[str, Any]", dict(options))
-    for name in sorted(given.keys() - DEPRECATED - HttpOptions.__optional_keys__):
+    for name in sorted(given.keys() - HttpOptions.__optional_keys__):
         advice = suggest("HttpOptions", name, HttpOptions.__optional_keys__)
         raise TypeError(f"HttpOptions has no option {name!r}; {advice}")
-    old = {name: given.pop(name) for name in [*given] if name in DEPRECATED}
-    share = old.pop("max_share", None)
-    if old:
-        advice = f"limits=Limits({', '.join(f'{name}={value!r}' for name, value in old.items())})"
-        if "limits" in given:
-            raise TypeError(f"{', '.join(old)}: members of limits=, which is given; pass {advice}")
-        warn_deprecated(f"limits of HTTP are in mcpkit.Limits now: pass {advice}; {_UNTIL}")
-    if share is not None:
-        warn_deprecated(f"max_share= is now limits=Limits(max_each=…), a count; {_UNTIL}")
-    given["limits"] = replace(given.get("limits") or limits or Limits(), **old)
-    settings = HttpSettings(**given, max_share=share)
+    given["limits"] = given.get("limits") or limits or Limits()
+    settings = HttpSettings(**given)
     for name in ("allowed_origins", "allowed_hosts"):
         value = getattr(settings, name)
         if isinstance(value, str):
@@ -177,8 +158,6 @@ def make_settings(options: HttpOptions, limits: Limits | None = None) -> HttpSet
     check_number("keep_alive", settings.keep_alive, "more than 0")
     for name in ("stream_after", "retry", "drain_delay"):
         check_number(name, getattr(settings, name), "at least 0")
-    if share is not None and not 0 < share <= 1:
-        raise ValueError(f"max_share must be more than 0 and at most 1, not {share!r}")
     return settings
 
 

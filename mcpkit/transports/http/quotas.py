@@ -38,27 +38,23 @@ class EndpointQuotas:
     """The quotas of an endpoint."""
 
     def __init__(self, settings: HttpSettings) -> None:
-        limits, share = settings.limits, settings.max_share
-
-        def quota(total: int, each: int | None = None) -> Quota:
-            return Quota(total, each if share is None else max(1, int(share * total)))
-
+        limits = settings.limits
         each = limits.max_each
-        self.requests = quota(limits.max_requests, each)
+        self.requests = Quota(limits.max_requests, each)
         """Requests that run, whose body arrives, or whose response is being read."""
-        self.waiting = quota(limits.max_parked, each)
+        self.waiting = Quota(limits.max_parked, each)
         """Requests that wait for their client: for its answer to a question, or for its return."""
-        self.streams = quota(limits.max_streams, each)
+        self.streams = Quota(limits.max_streams, each)
         """Streams that clients hold open."""
-        self.sessions = quota(limits.max_sessions, each)
+        self.sessions = Quota(limits.max_sessions, each)
         """Sessions that are held for their state."""
-        self.bodies = quota(limits.max_bodies * limits.max_body)
+        self.bodies = Quota(limits.max_bodies * limits.max_body)
         """Bytes of large bodies that arrive or are served."""
-        self.watched = quota(limits.max_watched)
+        self.watched = Quota(limits.max_watched)
         """Bytes of the URIs that clients watch."""
-        self.unread = quota(limits.max_unread)
+        self.unread = Quota(limits.max_unread)
         """Bytes of responses and events that wait for clients to read them."""
-        self.replay = quota(limits.replay_buffer)
+        self.replay = Quota(limits.replay_buffer)
         """Bytes of events that are kept for clients that reconnect."""
 
     def check(self, kind: Kind, http: HttpRequest, amount: int = 1) -> None:

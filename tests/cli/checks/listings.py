@@ -85,7 +85,6 @@ def server(
     name: str = "shop",
     instructions: str = "Everything about the orders of the shop.",
     troubles: Sequence[str] = (),
-    deprecated: Sequence[str] = (),
     modern: bool = True,
 ) -> Listing:
     """A server that lists these."""
@@ -95,5 +94,4 @@ def server(
         instructions,
         entries,
         troubles,
-        deprecated,
     )
