@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 from mcpkit._utils.lazy import importer
+from mcpkit._wings import PUBLIC
 
 TYPE_CHECKING = False  # type checkers know the name; importing `typing` for it would take longer
 if TYPE_CHECKING:
@@ -98,11 +99,8 @@ if TYPE_CHECKING:
 __getattr__ = importer(
     __name__,
     {
+        **PUBLIC,
         "mcpkit.app": "MCPKit",
-        "mcpkit.call_limits": "CallLimits",
-        "mcpkit.client.client": "Client",
-        "mcpkit.client.results": "TaskQuestion TaskStatus",
-        "mcpkit.client.tasks": "TaskHandle",
         "mcpkit.context": "CallNext Context CurrentTask SyncContext",
         "mcpkit.dependencies": "Claim Complete Depends Env Idempotent MirroredHeader",
         "mcpkit.elicitation": "Accepted Choices Declined Dismissed Elicit Elicitation",
@@ -113,14 +111,12 @@ __getattr__ = importer(
             "ResourceNotFound SkillError TaskCancelled ToolError UrlElicitationRequired"
         ),
         "mcpkit.extension": "Extension",
-        "mcpkit.extensions.apps.extension": "Apps",
         "mcpkit.http": "HttpRequest",
         "mcpkit.limits": "Limits",
         "mcpkit.prompts": "prompt",
         "mcpkit.resources": "resource",
         "mcpkit.roots": "Root Roots",
         "mcpkit.sampling": "Sample SampleMessage SampleResult",
-        "mcpkit.tasks.options": "TaskOptions",
         "mcpkit.tools": "TaskSupport tool",
         "mcpkit.transports.http.options": "HttpOptions",
         "mcpkit.types": (
@@ -129,6 +125,5 @@ __getattr__ = importer(
             "ResourceLink ResourceResult TextContent TextResourceContents ToolAnnotations "
             "ToolResult UserMessage"
         ),
-        "mcpkit.views": "Html",
     },
 )

@@ -28,6 +28,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, cast, get_args, get_origin
 import pydantic
 from pydantic_core import ValidationError
 
+from mcpkit import _wings
 from mcpkit._concurrency.threads import ThreadCall, is_interrupt
 from mcpkit._protocol.input_request import InputRequest
 from mcpkit._signature.forms import UNIONS
@@ -396,23 +397,21 @@ class LimitedPlan(CallPlan):
         if isinstance(plan, LimitedPlan):
             self.gates = tuple(dict.fromkeys((*plan.gates, gate)))
         elif not self.is_async and not self.inline:
-            from mcpkit.call_limits import tracked  # loaded only if used
-
-            self._called = tracked(self.fn)
+            self._called = _wings.call_limits.tracked(self.fn)
 
     def run(self, values: Values, context: Context[Any]) -> Awaitable[Any]:
         """Call the function within its limits."""
-        from mcpkit.call_limits import run  # loaded only if used
-
         call = functools.partial(super().run, values, context)
-        return run(call, self.gates, context, function_name(self.fn))
+        name = function_name(self.fn)
+        running: Awaitable[Any] = _wings.call_limits.run(call, self.gates, context, name)
+        return running
 
     def run_within(self, around: Around, values: Values, context: Context[Any]) -> Awaitable[Any]:
         """As `run`; `around` has its place then."""
-        from mcpkit.call_limits import run  # loaded only if used
-
         call = functools.partial(around, functools.partial(super().run, values, context))
-        return run(call, self.gates, context, function_name(self.fn))
+        name = function_name(self.fn)
+        running: Awaitable[Any] = _wings.call_limits.run(call, self.gates, context, name)
+        return running
 
 
 def plan_of(fn: Callable[..., Any], signature: Signature, options: Mapping[str, Any]) -> CallPlan:
@@ -421,10 +420,9 @@ def plan_of(fn: Callable[..., Any], signature: Signature, options: Mapping[str, 
     plan = CallPlan(fn, signature, inline=inline)
     if all(options.get(name) is None for name in _LIMITS):
         return plan
-    from mcpkit.call_limits import gate_of  # loaded only if used
-
     name = options.get("name") or signature.name
-    return LimitedPlan(plan, gate_of(options, name, signature.place, inline=plan.inline))
+    gate = _wings.call_limits.gate_of(options, name, signature.place, inline=plan.inline)
+    return LimitedPlan(plan, gate)
 
 
 _LIMITS: Final = ("timeout", "concurrency", "rate", "call_limits")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from typing_extensions import TypeVar, Unpack
 
+from mcpkit import _wings
 from mcpkit._entries import Defaults, Errors, decorated, errors_of, marked_in
 from mcpkit._utils.names import caller, with_suggestions
 from mcpkit.context import ListKind
@@ -135,13 +136,11 @@ class Registration(ABC):
         Raises:
             RegistrationError: The URI, the page or an option is invalid, or the URI is taken.
         """
-        from mcpkit.extensions.apps.extension import add_function, add_page
-
         if not isinstance(uri, str):
             raise RegistrationError(f'{caller()}ui(…) needs a URI: @app.ui("ui://chart")')
         if html is not None:
-            return add_page(self._server.registry, html, uri)
-        add = partial(add_function, self._server.registry, self._defaults)
+            return _wings.apps.add_page(self._server.registry, html, uri)
+        add = partial(_wings.apps.add_function, self._server.registry, self._defaults)
         return decorated(add, None, uri, **options)
 
     def middleware(self, fn: MiddlewareT, /) -> MiddlewareT:
@@ -187,9 +186,7 @@ class Registration(ABC):
         if html is None:
             self._server.registry.add(entry)
             return
-        from mcpkit.extensions.apps.extension import add_tool
-
-        add_tool(self._server.registry, entry, html)
+        _wings.apps.add_tool(self._server.registry, entry, html)
 
     def add_resource(
         self, fn: Callable[..., Any], uri: str | None = None, /, **options: Unpack[ResourceOptions]
@@ -389,13 +386,13 @@ class Registration(ABC):
         Raises:
             RegistrationError: There is no such file or directory, or the URI is taken.
         """
-        from mcpkit.providers.files import Directory, file_resource
-
         needed = needed_scopes(scopes, "files()")
         if not os.path.isdir(path):
-            self._server.registry.add(file_resource(path, uri, mime_type=mime_type, scopes=needed))
+            self._server.registry.add(
+                _wings.files.file_resource(path, uri, mime_type=mime_type, scopes=needed)
+            )
             return
-        directory = Directory(
+        directory = _wings.files.Directory(
             path, uri, pattern=pattern, hidden=hidden, mime_type=mime_type, scopes=needed
         )
         self._server.registry.add(directory.template)
@@ -414,9 +411,7 @@ class Registration(ABC):
         Raises:
             RegistrationError: A skill cannot be published; the message has the file and line.
         """
-        from mcpkit.extensions.skills.extension import add_folder
-
-        add_folder(self._server, path, prefix, needed_scopes(scopes, "skills()"))
+        _wings.skills.add_folder(self._server, path, prefix, needed_scopes(scopes, "skills()"))
 
     @overload
     def skill(self, fn: F, /) -> F: ...
@@ -439,9 +434,7 @@ class Registration(ABC):
         Raises:
             RegistrationError: The skill cannot be published, or one is at its URI already.
         """
-        from mcpkit.extensions.skills.extension import add_function
-
-        return decorated(partial(add_function, self._server), fn, **options)
+        return decorated(partial(_wings.skills.add_function, self._server), fn, **options)
 
     # --- changes ----------------------------------------------------------------------------------
 

@@ -27,7 +27,6 @@ from mcpkit._utils.logs import log
 from mcpkit._utils.names import advice_on, caller_folder
 from mcpkit._utils.sealing import SECRET
 from mcpkit.limits import Limits
-from mcpkit.tasks.options import TaskOptions, TaskSettings
 from mcpkit.transports import Address
 
 PREFIX: Final = "MCPKIT_"
@@ -128,6 +127,7 @@ def with_settings(init: _F) -> _F:
 def table(init: Callable[..., Any]) -> Mapping[str, Setting]:
     """Return the settings by their paths, from ``MCPKit.__init__`` and what it refers to."""
     from mcpkit.call_limits import CallLimits
+    from mcpkit.tasks.options import TaskOptions, TaskSettings
     from mcpkit.transports.http.options import HttpOptions, HttpSettings
 
     parameters = inspect.signature(init).parameters

@@ -8,10 +8,11 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from importlib import import_module
 from inspect import signature
-from typing import TYPE_CHECKING, Any, Generic, overload
+from typing import TYPE_CHECKING, Any, Generic, cast, overload
 
 from typing_extensions import TypeVar, Unpack
 
+from mcpkit import _wings
 from mcpkit._entries import Errors, errors_of
 from mcpkit._injection import check_lifespan, not_a_manager
 from mcpkit._protocol.revisions import APPS_EXTENSION, Capability
@@ -19,7 +20,6 @@ from mcpkit._protocol.wire import some
 from mcpkit._registration import Registration
 from mcpkit._server.registry import Registry
 from mcpkit._server.server import Server, Settings, check_offers, ttl_of_each
-from mcpkit._settings import Sources, with_settings
 from mcpkit._utils.json import UNSET
 from mcpkit._utils.names import caller, other_attribute, with_suggestions
 from mcpkit._utils.sealing import SECRET, read_secrets, secret_weakness
@@ -30,7 +30,6 @@ from mcpkit.middleware import Handler
 from mcpkit.permissions import Hierarchy
 from mcpkit.prompts import prompt
 from mcpkit.resources import resource
-from mcpkit.tasks.options import Store, TaskOptions, settings_of
 from mcpkit.tools import tool
 from mcpkit.transports import check_options, load
 from mcpkit.types import CacheScope, Icon, Implementation, LogLevel
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from mcpkit.auth.verifiers import Auth
     from mcpkit.call_limits import CallLimits
     from mcpkit.extension import Extension
+    from mcpkit.tasks.options import Store, TaskOptions
     from mcpkit.tasks.task_runs import AppTasks
     from mcpkit.telemetry import Telemetry
     from mcpkit.transports.http.options import HttpOptions
@@ -54,6 +54,12 @@ T = TypeVar("T")
 StateT = TypeVar("StateT", default=Any)
 
 Lifespan = Callable[["MCPKit[Any]"], AbstractAsyncContextManager[StateT]]
+
+
+def _with_settings(init: F) -> F:
+    """Let the environment and pyproject.toml set options, if mcpkit has the part that does so."""
+    settings = _wings.if_present("settings")
+    return init if settings is None else cast("F", settings.with_settings(init))
 
 
 class MCPKit(Registration, Generic[StateT]):
@@ -119,10 +125,10 @@ class MCPKit(Registration, Generic[StateT]):
         RegistrationError: ``expose_errors`` contains something that is not a class of exceptions.
     """
 
-    _sources: Sources
+    _sources: Any = None  # where settings come from, for the command line
 
     @with_suggestions("MCPKit(…)")
-    @with_settings
+    @_with_settings
     def __init__(
         self,
         name: str,
@@ -191,7 +197,6 @@ class MCPKit(Registration, Generic[StateT]):
                 state_lifetime=state_lifetime,
                 ask_timeout=ask_timeout,
                 expose_errors=errors_of(expose_errors, f"MCPKit({name!r})"),
-                tasks=settings_of(tasks),
                 scope_hierarchy=Hierarchy(scope_hierarchy or {}),
             ),
         )
@@ -200,20 +205,18 @@ class MCPKit(Registration, Generic[StateT]):
             (frozenset({APPS_EXTENSION}), _apps),
         ]
         if call_limits is not None:
-            from mcpkit.call_limits import Gate  # loaded only if used
-
-            server.registry.gate = Gate(call_limits)
+            server.registry.gate = _wings.call_limits.Gate(call_limits)
         server.registry.offer(check_offers(offers))
-        if server.settings.tasks.store is not None:
-            server.load(["tasks"])
+        if tasks is not None:
+            found = _wings.task_options.settings_of(tasks)
+            server.settings = server.settings._replace(tasks=found)
+            if server.settings.tasks.store is not None:
+                server.load(["tasks"])
         if audit:
-            from mcpkit.audit import Audit  # loaded only if used
-
-            server.observers.add(Audit() if audit is True else audit)
+            server.observers.add(_wings.audit.Audit() if audit is True else audit)
         if telemetry:
-            from mcpkit.telemetry import Telemetry  # loaded only if used
-
-            (Telemetry() if telemetry is True else telemetry).observe(server.observers)
+            observer = _wings.telemetry.Telemetry() if telemetry is True else telemetry
+            observer.observe(server.observers)
         super().__init__(server)
 
     if not TYPE_CHECKING:  # type checkers would take every attribute for defined
@@ -233,9 +236,8 @@ class MCPKit(Registration, Generic[StateT]):
     @property
     def tasks(self) -> AppTasks:
         """Starts tasks that no client has asked for: ``await app.tasks.start(report)``."""
-        from mcpkit.tasks.task_runs import AppTasks
-
-        return AppTasks(self._server)
+        tasks: AppTasks = _wings.task_runs.AppTasks(self._server)
+        return tasks
 
     def _parts_of_served(self) -> Mapping[str, bool]:
         server = self._server
@@ -394,7 +396,10 @@ class MCPKit(Registration, Generic[StateT]):
         await module.serve_here(self, **{**self._address_for(transport), **options, **own})
 
     def _address_for(self, transport: str) -> dict[str, Any]:
-        return {} if transport == "stdio" else self._sources.address._asdict()
+        if transport == "stdio" or self._sources is None:
+            return {}
+        address: dict[str, Any] = self._sources.address._asdict()
+        return address
 
     # --- as a part of other applications ----------------------------------------------------------
 
@@ -484,12 +489,10 @@ def _handlers() -> Mapping[str, Handler]:
 
 
 def _apps() -> Extension:
-    from mcpkit.extensions.apps.extension import Apps
-
-    return Apps
+    extension: Extension = _wings.apps.Apps
+    return extension
 
 
 def _tasks() -> Extension:
-    from mcpkit.tasks.extension import Tasks
-
-    return Tasks()
+    extension: Extension = _wings.tasks.Tasks()
+    return extension

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args, over
 
 from typing_extensions import Self, TypedDict, TypeVar, Unpack
 
+from mcpkit import _wings
 from mcpkit._entries import (
     NO_APP,
     CommonOptions,
@@ -291,9 +292,7 @@ def make_tool(
     )
     is_marked = any(isinstance(each.mark, Idempotent) for each in signature.arguments)
     if is_marked or options.get("once") is not None or options.get("single_flight"):
-        from mcpkit.idempotency import add_repeats  # loaded only if used
-
-        add_repeats(fields, signature, options)
+        _wings.idempotency.add_repeats(fields, signature, options)
     return Tool(**fields)
 
 
@@ -306,9 +305,7 @@ def _view(options: Mapping[str, Any], at: str) -> dict[str, Any]:
         if ui is not None and not ui.startswith("ui://"):
             raise RegistrationError(f'{at}: ui={ui!r}; write "ui://…", or Html({ui!r})')
         return {"ui": ui, "visibility": visibility}
-    from mcpkit.views import Html
-
-    if not isinstance(ui, Html):
+    if not isinstance(ui, _wings.views.Html):
         raise RegistrationError(f'{at}: ui= is Html("page.html") or a URI, not {ui!r:.50}')
     return {"ui": None, "html": ui, "visibility": visibility}
 

@@ -22,6 +22,7 @@ PACKAGE: Final = ROOT / "mcpkit"
 
 FLOORS: Final[dict[str, int]] = {
     "_utils": 1,
+    "_wings": 1,
     "limits": 1,
     "dependencies": 2,
     "errors": 2,
@@ -269,7 +270,7 @@ def test_a_server_loads_nothing_that_it_does_not_use() -> None:
         packages = (*(f"mcpkit.{each}" for each in names), "mcpkit.telemetry")
         return {each for each in loaded_by(f"{code}; app.run()") if each.startswith(packages)}
 
-    assert extensions("") == {"mcpkit.tasks.options"}
+    assert extensions("") == set()
     assert "mcpkit.tasks.handlers" in extensions(", task='optional'")
     assert {"mcpkit.idempotency", "mcpkit.tasks.extension"} <= extensions(", once=lambda: None")
     assert "mcpkit.extensions.apps.extension" in extensions(", ui=mcpkit.Html('<p>')")

@@ -53,7 +53,7 @@ class Settings(NamedTuple):
     ask_timeout: float = 600
     expose_errors: tuple[type[Exception], ...] = ()
     tasks: Any = None
-    """The `mcpkit.tasks.options.TaskSettings`."""
+    """The `mcpkit.tasks.options.TaskSettings`; None: the defaults."""
     scope_hierarchy: Hierarchy = Hierarchy({})
     limits: Limits = Limits()
     """The limits, also of every HTTP endpoint that has none of its own."""

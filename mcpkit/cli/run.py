@@ -198,7 +198,8 @@ def _supervise(app: MCPKit[Any], target: str, workers: int, order: Order) -> int
         os.environ[SECRET] = new_secret()
     os.environ["MCPKIT_WORKERS"] = str(workers)
     with TemporaryDirectory(prefix="mcpkit-") as folder:
-        if app.server.settings.tasks.store is None:
+        tasks = app.server.settings.tasks
+        if tasks is None or tasks.store is None:
             os.environ[STORE] = str(Path(folder) / "tasks.db")
         os.environ.setdefault(LOGINS, str(Path(folder) / "logins.db"))
         if order.reload:

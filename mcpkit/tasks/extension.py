@@ -85,7 +85,7 @@ class Tasks(Extension):
     def start(self, services: Services) -> None:
         """Run the tasks that are in the store already."""
         server = services.server
-        location = server.settings.tasks.store
+        location = server.settings.tasks and server.settings.tasks.store
         # Tools may have been removed whose tasks are still in a store, but hardly in a new file.
         is_new = (
             isinstance(location, str)

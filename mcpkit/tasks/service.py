@@ -141,7 +141,7 @@ class TaskService:
         run_task: Callable[[Task, str | None], RunningTask],
         unfit: Callable[[Task], str | None],
     ) -> None:
-        settings: TaskSettings = server.settings.tasks
+        settings: TaskSettings = server.settings.tasks or TaskSettings()
         self.settings = settings
         self.loop = loop
         self.threads = Threads(loop, server.settings.limits.max_threads)
@@ -616,7 +616,7 @@ class TaskService:
 
 
 def _make_store(server: Server) -> TaskStore:
-    settings: TaskSettings = server.settings.tasks
+    settings: TaskSettings = server.settings.tasks or TaskSettings()
     store = settings.store
     if isinstance(store, str):
         return make_store(store, server.info.name)

@@ -9,10 +9,10 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import quote
 
+from mcpkit import _wings
 from mcpkit._server.server import Server
 from mcpkit._utils.logs import log
 from mcpkit.http import Asgi, Receive, Scope, Send
-from mcpkit.transports.http.authorization import WELL_KNOWN, Authorization
 from mcpkit.transports.http.endpoint import Endpoint
 from mcpkit.transports.http.headers import strip_values
 from mcpkit.transports.http.http_error import JSON, HttpError, respond, send_error
@@ -23,6 +23,8 @@ from mcpkit.transports.http.security import normalized_origin
 
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute
+
+    from mcpkit.transports.http.authorization import Authorization
 
 _EXPOSED: Final = ["Mcp-Session-Id", "MCP-Protocol-Version", "WWW-Authenticate", "Retry-After"]
 _LOOPBACK: Final = r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"
@@ -80,9 +82,12 @@ class Application:
         login: Mapping[str, Asgi] = {}
         self._authorization: Authorization | None = None
         if settings.auth is not None:
-            self._authorization = Authorization(settings, base, server, loopback=loopback)
-            lifespans.on_end.append(self._authorization.aclose)
-            login = self._authorization.server_paths
+            authorization: Authorization = _wings.authorization.Authorization(
+                settings, base, server, loopback=loopback
+            )
+            self._authorization = authorization
+            lifespans.on_end.append(authorization.aclose)
+            login = authorization.server_paths
         self.login_paths: Collection[str] = login.keys()
         """The paths of an authorization server beside the endpoint."""
         beside = base.rpartition("/")[0] if prefix is None else base
@@ -114,10 +119,8 @@ class Application:
             self._paths[(prefix or "").rstrip("/") + ready] = Readiness(lifespans, stores)
         metrics = "/metrics" if settings.metrics is True else settings.metrics
         if metrics:
-            from mcpkit.metrics import metrics_of  # loaded only if used
-            from mcpkit.transports.http.metrics import MetricsPage
-
-            page = MetricsPage(metrics_of(server.observers), settings.metrics_token)
+            counted = _wings.metrics.metrics_of(server.observers)
+            page = _wings.metrics_page.MetricsPage(counted, settings.metrics_token)
             self._paths[(prefix or "").rstrip("/") + metrics] = page
         self._paths.update(login)
         # Mount("/x", app): the endpoint is there, and not only at /x/mcp.
@@ -296,7 +299,8 @@ def make_metadata_route(server: Server, options: HttpOptions, path: str) -> Base
     if not whole.endswith(own):
         own = ""  # the endpoint is where the app is mounted
     mount = whole[: len(whole) - len(own)]
-    authorization = Authorization(settings, own, server)
+    authorization: Authorization = _wings.authorization.Authorization(settings, own, server)
+    well_known: str = _wings.authorization.WELL_KNOWN
     if not authorization.has_metadata:
         raise ValueError(f"{authorization.resource_server!r} names no authorization server")
 
@@ -307,7 +311,7 @@ def make_metadata_route(server: Server, options: HttpOptions, path: str) -> Base
 
     def find(scope: Scope) -> Asgi | None:
         path = route_path(scope)
-        if path.startswith(WELL_KNOWN) and path != WELL_KNOWN + whole:
+        if path.startswith(well_known) and path != well_known + whole:
             return None  # it may be that of another app
         found = authorization.metadata_at(path, mount)
         return None if found is None else partial(below, found)

@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlsplit
 
 from mcpkit._protocol.messages import encode
-from mcpkit._utils.fetch import check_address, is_loopback_name
+from mcpkit._utils.fetch import is_loopback_name
 from mcpkit._utils.logs import log
 from mcpkit._utils.turns import Turns
 from mcpkit.auth.verifiers import EmbeddedServer, EndpointUrls, VerifierUnavailable, resource_server
-from mcpkit.errors import Forbidden
 from mcpkit.http import Asgi, HttpRequest, Receive, Scope, Send
-from mcpkit.permissions import is_scope
 from mcpkit.transports.http.http_error import (
     JSON,
     HttpError,
@@ -28,7 +26,7 @@ from mcpkit.transports.http.http_error import (
 )
 from mcpkit.transports.http.options import HttpSettings
 from mcpkit.transports.http.quotas import owner_of
-from mcpkit.transports.http.security import parsed_authority
+from mcpkit.transports.http.security import bearer_challenge, canonical_url, parsed_authority
 from mcpkit.types import Principal
 
 if TYPE_CHECKING:
@@ -182,7 +180,7 @@ class Authorization:
             scopes: Scopes that the request needs, beside those that every request needs.
         """
         needed = dict.fromkeys([*self.resource_server.required_scopes, *scopes])
-        return _challenge(error, needed, self._metadata_url(http.scope))
+        return bearer_challenge(error, needed, self._metadata_url(http.scope))
 
     # --- metadata ---------------------------------------------------------------------------------
 
@@ -320,44 +318,3 @@ class Authorization:
             owner_of(HttpRequest(scope)),
         )
         await embedded.serve(path, urls, scope, receive, send)
-
-
-def forbidden_challenge(
-    authorization: Authorization | None, http: HttpRequest, error: Forbidden
-) -> Pairs:
-    """Return the challenge of a request that is forbidden (AUTH-6).
-
-    Args:
-        authorization: Of the endpoint, if it takes tokens; otherwise the host authenticates.
-        http: The request.
-        error: The error, with the scopes that are missing. There is no challenge if no scope is.
-    """
-    code = "insufficient_scope" if error.status == 403 else None
-    if code and not error.scopes:
-        return []
-    scopes = [each for each in error.scopes if is_scope(each)]
-    if authorization is None:
-        return _challenge(code, scopes)
-    return authorization.challenge(http, code, scopes)
-
-
-def _challenge(error: str | None, scopes: Iterable[str], metadata_url: str | None = None) -> Pairs:
-    listed = " ".join(scopes)  # AUTH-5
-    values = {"error": error, "scope": listed, "resource_metadata": metadata_url}  # AUTH-3
-    parts = [f'{name}="{value}"' for name, value in values.items() if value]
-    return [(b"www-authenticate", f"Bearer {', '.join(parts)}".rstrip().encode("ascii"))]
-
-
-def canonical_url(url: str) -> str:
-    """Return a URL in its canonical form (AUTH-13, RFC 8707).
-
-    Scheme and host are in lower case, and there is no slash at its end.
-
-    Raises:
-        ValueError: It is not a URL, has a query or a fragment, or is not safe.
-    """
-    check_address(url, "public_url")
-    parts = urlsplit(url)
-    if "?" in url:
-        raise ValueError(f"public_url: {url!r} has a query; it is the URL of the endpoint alone")
-    return f"{parts.scheme}://{parts.netloc.lower()}{parts.path.rstrip('/')}"

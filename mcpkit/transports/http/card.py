@@ -11,9 +11,9 @@ from mcpkit._protocol.messages import encode
 from mcpkit._protocol.revisions import REVISIONS
 from mcpkit._utils.json import is_object
 from mcpkit.http import Receive, Scope, Send, by_name
-from mcpkit.transports.http.authorization import canonical_url
 from mcpkit.transports.http.http_error import HttpError, Pairs, respond, send_error
 from mcpkit.transports.http.options import CardOptions, HttpSettings
+from mcpkit.transports.http.security import canonical_url
 from mcpkit.types import Implementation
 
 _SCHEMA: Final = "https://static.modelcontextprotocol.io/schemas/v1/server-card.schema.json"

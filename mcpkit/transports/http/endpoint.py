@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Coroutine, Iterator
 from functools import partial
 from inspect import iscoroutinefunction
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from anyio.lowlevel import checkpoint
 
@@ -20,7 +20,6 @@ from mcpkit._utils.quota import RateLimit
 from mcpkit._utils.text import single_line, truncate
 from mcpkit.errors import InvalidRequest, ParseError
 from mcpkit.http import BUFFERED, HttpRequest, Receive, Scope, Send
-from mcpkit.transports.http.authorization import Authorization, forbidden_challenge
 from mcpkit.transports.http.bodies import LARGE_BODY, parse_body, read_body
 from mcpkit.transports.http.exchange import Exchange
 from mcpkit.transports.http.headers import (
@@ -37,10 +36,19 @@ from mcpkit.transports.http.lifespan import Lifespan, Lifespans
 from mcpkit.transports.http.options import HttpSettings
 from mcpkit.transports.http.quotas import owner_of
 from mcpkit.transports.http.requests import STARTED, OpenRequests, Responded
-from mcpkit.transports.http.security import Guard, authenticate, finish_authentication, principal_of
+from mcpkit.transports.http.security import (
+    Guard,
+    authenticate,
+    finish_authentication,
+    forbidden_challenge,
+    principal_of,
+)
 from mcpkit.transports.http.sessions import stateless_session
 from mcpkit.transports.http.sse import SseSessions
 from mcpkit.transports.http.streams import ClientNotReading
+
+if TYPE_CHECKING:
+    from mcpkit.transports.http.authorization import Authorization
 
 _METHODS: Final = b"GET, POST, DELETE"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, cast
 
+from mcpkit import _wings
 from mcpkit._utils.names import suggest
 from mcpkit.http import HttpRequest
 from mcpkit.limits import Limits, check_number
@@ -171,6 +172,4 @@ def with_auth(options: HttpOptions, auth: Auth) -> HttpOptions:
         raise ValueError("auth= is given twice: to the app, and among its options of http=")
     if options.get("principal") is not None:
         raise ValueError("auth= and principal= both identify the caller; omit one of them")
-    from mcpkit.auth.verifiers import resource_server
-
-    return {**options, "auth": resource_server(auth)}
+    return {**options, "auth": _wings.auth.resource_server(auth)}

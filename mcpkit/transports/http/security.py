@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable
 from functools import lru_cache
 from inspect import isawaitable
 from typing import Any, Final
+from urllib.parse import urlsplit
 
-from mcpkit._utils.fetch import is_loopback_name
+from mcpkit._utils.fetch import check_address, is_loopback_name
 from mcpkit._utils.logs import log
 from mcpkit._utils.text import quote
-from mcpkit.errors import AccessDenied
+from mcpkit.errors import AccessDenied, Forbidden
 from mcpkit.http import HttpRequest
-from mcpkit.transports.http.http_error import HttpError
+from mcpkit.permissions import is_scope
+from mcpkit.transports.http.http_error import HttpError, Pairs
 from mcpkit.transports.http.options import FindPrincipal, HttpSettings
 from mcpkit.types import Principal
 
@@ -224,3 +226,46 @@ def principal_of(http: HttpRequest) -> str | None:
 def principal_id(http: HttpRequest) -> str | None:
     """Return the id of the principal of a request; None if it has none."""
     return None if http.principal is None else http.principal.id
+
+
+def forbidden_challenge(authorization: Any, http: HttpRequest, error: Forbidden) -> Pairs:
+    """Return the challenge of a request that is forbidden (AUTH-6).
+
+    Args:
+        authorization: Of the endpoint, if it takes tokens; otherwise the host authenticates.
+        http: The request.
+        error: The error, with the scopes that are missing. There is no challenge if no scope is.
+    """
+    code = "insufficient_scope" if error.status == 403 else None
+    if code and not error.scopes:
+        return []
+    scopes = [each for each in error.scopes if is_scope(each)]
+    if authorization is None:
+        return bearer_challenge(code, scopes)
+    found: Pairs = authorization.challenge(http, code, scopes)
+    return found
+
+
+def bearer_challenge(
+    error: str | None, scopes: Iterable[str], metadata_url: str | None = None
+) -> Pairs:
+    """Return the header that asks for a bearer token (RFC 6750, 3)."""
+    listed = " ".join(scopes)  # AUTH-5
+    values = {"error": error, "scope": listed, "resource_metadata": metadata_url}  # AUTH-3
+    parts = [f'{name}="{value}"' for name, value in values.items() if value]
+    return [(b"www-authenticate", f"Bearer {', '.join(parts)}".rstrip().encode("ascii"))]
+
+
+def canonical_url(url: str) -> str:
+    """Return a URL in its canonical form (AUTH-13, RFC 8707).
+
+    Scheme and host are in lower case, and there is no slash at its end.
+
+    Raises:
+        ValueError: It is not a URL, has a query or a fragment, or is not safe.
+    """
+    check_address(url, "public_url")
+    parts = urlsplit(url)
+    if "?" in url:
+        raise ValueError(f"public_url: {url!r} has a query; it is the URL of the endpoint alone")
+    return f"{parts.scheme}://{parts.netloc.lower()}{parts.path.rstrip('/')}"

@@ -1,0 +1,59 @@
+"""The wings: what a server of tools, resources and prompts can do without.
+
+The core imports no wing, and names one only here. ``_wings.audit`` is the module `mcpkit.audit`,
+imported when it is first used; a wing that was deleted raises `ModuleNotFoundError` with its name.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, Final
+
+_MODULES: Final = {
+    "apps": "mcpkit.extensions.apps.extension",
+    "audit": "mcpkit.audit",
+    "auth": "mcpkit.auth.verifiers",
+    "authorization": "mcpkit.transports.http.authorization",
+    "call_limits": "mcpkit.call_limits",
+    "files": "mcpkit.providers.files",
+    "idempotency": "mcpkit.idempotency",
+    "metrics": "mcpkit.metrics",
+    "metrics_page": "mcpkit.transports.http.metrics",
+    "settings": "mcpkit._settings",
+    "skills": "mcpkit.extensions.skills.extension",
+    "task_options": "mcpkit.tasks.options",
+    "task_runs": "mcpkit.tasks.task_runs",
+    "tasks": "mcpkit.tasks.extension",
+    "telemetry": "mcpkit.telemetry",
+    "views": "mcpkit.views",
+}
+"""Name → the module through which the core uses a wing."""
+
+PUBLIC: Final = {
+    "mcpkit.call_limits": "CallLimits",
+    "mcpkit.client.client": "Client",
+    "mcpkit.client.results": "TaskQuestion TaskStatus",
+    "mcpkit.client.tasks": "TaskHandle",
+    "mcpkit.extensions.apps.extension": "Apps",
+    "mcpkit.tasks.options": "TaskOptions",
+    "mcpkit.views": "Html",
+}
+"""Module → its names that `mcpkit` offers, separated by blanks."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = import_module(_MODULES[name])
+    globals()[name] = module
+    return module
+
+
+def if_present(name: str) -> Any:
+    """Return the module of a wing that is used wherever it is; None if it was deleted."""
+    try:
+        return __getattr__(name)
+    except ModuleNotFoundError as error:
+        if error.name != _MODULES[name]:
+            raise
+        return None
