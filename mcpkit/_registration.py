@@ -323,6 +323,7 @@ class Registration(ABC):
                 f"omit prefix= and scopes="
             )
         self._server.registry.include(source.server.registry, prefix, scopes)
+        source.server.changes.forward(self._server.changes, prefix)
 
     @overload
     def converter(self, kind: type[T], convert: Callable[[T], Any], /) -> None: ...

@@ -7,6 +7,7 @@ import sys
 import threading
 from typing import Any
 
+import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +15,8 @@ from hypothesis import strategies as st
 from mcpkit import MCPKit
 from mcpkit._server.changes import Changes
 from mcpkit.context import ListKind
+from mcpkit.testing import REVISIONS, AsyncTestClient
+from tests.kit import PATIENCE
 
 
 class Hearing:
@@ -31,7 +34,7 @@ class Hearing:
 
 def test_changes_reach_listeners_and_the_bus_that_they_are_forwarded_to() -> None:
     front, changes, listener, other = Changes(), Changes(), Hearing(), Hearing()
-    changes.forward_to = front
+    changes.forward(front)
     for bus, each in ((changes, listener), (front, other)):
         bus.add(each)
         bus.watch(each, ["a://b"])
@@ -53,6 +56,40 @@ def test_an_app_announces_its_changes() -> None:
     app.server.changes.remove(listener)
     app.add_tool(lambda: "x", name="tool")
     assert listener.heard == ["tools", "a://b", "prompts", "tools"]
+
+
+@pytest.mark.parametrize("prefix", [None, "in"])
+async def test_the_changes_of_an_included_app_reach_clients_of_the_outer_one(
+    prefix: str | None,
+) -> None:
+    """RES-10: at any depth, and under the URIs that clients know."""
+    inner, middle, outer = MCPKit("inner"), MCPKit("middle"), MCPKit("outer")
+    middle.include(inner, prefix=prefix)
+    outer.include(middle, prefix=prefix)
+    inner.add_resource(lambda: "x", "notes://one", name="one")
+    uri = "notes://in/in/one" if prefix else "notes://one"
+    inner.add_prompt(lambda: "x", name="ask")  # prompts are advertised
+    for revision in REVISIONS:
+        updated, changed = anyio.Event(), anyio.Event()
+
+        def notice(
+            method: str, params: Any, updated: Any = updated, changed: Any = changed
+        ) -> None:
+            if method == "notifications/resources/updated":
+                assert params["uri"] == uri
+                updated.set()
+            elif method == "notifications/prompts/list_changed":
+                changed.set()
+
+        async with (
+            AsyncTestClient(outer, revision=revision) as client,
+            client.listen(notice, prompts=True, uris=[uri]),
+        ):
+            inner.notify_resource_updated("notes://one")
+            inner.list_changed("prompts")
+            with anyio.fail_after(PATIENCE):
+                await updated.wait()
+                await changed.wait()
 
 
 def test_what_is_disabled_is_gone_until_it_is_enabled() -> None:

@@ -232,6 +232,26 @@ def listen_to(id: int | str, **filters: Any) -> Message:
     return announced(id, "subscriptions/listen", notifications=filters)
 
 
+@every_handshake
+async def test_members_of_a_later_revision_are_ignored(revision: str) -> None:
+    """JSON-RPC members that a revision does not define mean nothing in it, whatever they hold."""
+    app = bare()
+    app.add_tool(lambda: "a", name="tool")
+    app.add_resource(lambda: "a", "a://b", name="a")
+    app.add_prompt(lambda: "a", name="ask")
+    calls = {
+        "tools/call": {"name": "tool"},
+        "resources/read": {"uri": "a://b"},
+        "prompts/get": {"name": "ask"},
+    }
+    async with AsyncTestClient(app, revision=revision) as client:
+        for method, params in calls.items():
+            plain = await client.request(method, params)
+            unknown: list[dict[str, Any]] = [{"requestState": "x"}, {"inputResponses": {"a": []}}]
+            for more in unknown:
+                assert await client.request(method, {**params, **more}) == plain
+
+
 async def test_each_era_is_notified_in_its_own_way_and_streams_are_bounded() -> None:
     """SUB-4, TOOL-14, SEC-17: a stream beside a handshake, on one connection."""
     app = with_tool(limits=Limits(max_subscriptions=1))

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import Any, TypeAlias
 from weakref import ref
 
+from mcpkit._entries import prefixed_uri
 from mcpkit.context import ListKind
 
 _Weak: TypeAlias = "ref[Any]"
@@ -24,8 +25,8 @@ class Changes:
     """
 
     def __init__(self) -> None:
-        self.forward_to: Changes | None = None
-        """A bus that all changes are announced on too."""
+        self._followers: list[tuple[Changes, str | None]] = []
+        """The buses on which all changes are announced too, and the prefix of URIs there."""
         self._interests: dict[_Weak, tuple[_Weak, Counter[str]]] = {}
         """The watched URIs of each listener, and how many times it watches each."""
         self._watchers: dict[str, set[_Weak]] = {}
@@ -95,6 +96,12 @@ class Changes:
             if not self._lengths[len(uri)]:
                 del self._lengths[len(uri)]
 
+    # --- other buses ------------------------------------------------------------------------------
+
+    def forward(self, to: Changes, prefix: str | None = None) -> None:
+        """Announce all changes on another bus too, where URIs have this prefix."""
+        self._followers = [*self._followers, (to, prefix)]
+
     # --- changes ----------------------------------------------------------------------------------
 
     def list_changed(self, kind: ListKind) -> None:
@@ -105,8 +112,8 @@ class Changes:
             for weak in listeners:
                 if (listener := weak()) is not None:
                     listener.list_changed(kind)
-        if self.forward_to is not None:
-            self.forward_to.list_changed(kind)
+        for follower, _ in self._followers:
+            follower.list_changed(kind)
 
     def resource_changed(self, uri: str) -> None:
         """Announce that a resource has changed. From any thread."""
@@ -115,8 +122,8 @@ class Changes:
         for weak in watchers:
             if (listener := weak()) is not None:
                 listener.resource_changed(uri)
-        if self.forward_to is not None:
-            self.forward_to.resource_changed(uri)
+        for follower, prefix in self._followers:
+            follower.resource_changed(prefixed_uri(prefix, uri) if prefix else uri)
 
 
 def _is_parent(uri: str, length: int) -> bool:

@@ -299,7 +299,9 @@ class Session(RunOwner):
             if capability is not None and capability not in server.catalog.advertised:
                 raise MethodNotFound(f"This server has no {capability}")
             handler = self._handlers[known.operation]
-            if known.may_request_input and ("inputResponses" in params or "requestState" in params):
+            # Before 2026-07-28 these are unknown members like any other, and are ignored.
+            is_retry = known.may_request_input and request.revision.input_via == "result"
+            if is_retry and ("inputResponses" in params or "requestState" in params):
                 run.requester()
             state = params.get("requestState")
             if run.asker is None or state is None or server.suspended is None:

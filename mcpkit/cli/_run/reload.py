@@ -195,7 +195,7 @@ class _Reloaded:
             note(f"the new lifespan failed: {error}; the previous version continues")
             return
         assert self._version is not None
-        self._version.server.changes.forward_to = front.changes
+        self._version.server.changes.forward(front.changes)
         if new := sorted(self._registry.advertised - known):
             note(
                 f"the server has {' and '.join(new)} now, which its host does not know; "
