@@ -15,7 +15,7 @@
 from __future__ import annotations
 
 from mcpkit._utils.lazy import importer
-from mcpkit._wings import PUBLIC
+from mcpkit._wings import PUBLIC as _PUBLIC
 
 TYPE_CHECKING = False  # type checkers know the name; importing `typing` for it would take longer
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ if TYPE_CHECKING:
 __getattr__ = importer(
     __name__,
     {
-        **PUBLIC,
+        **_PUBLIC,
         "mcpkit.app": "MCPKit",
         "mcpkit.context": "CallNext Context CurrentTask SyncContext",
         "mcpkit.dependencies": "Claim Complete Depends Env Idempotent MirroredHeader",
