@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from mcpkit.sampling import SampleMessage as SampleMessage
     from mcpkit.sampling import SampleResult as SampleResult
     from mcpkit.tasks.options import TaskOptions as TaskOptions
-    from mcpkit.tools import TaskSupport as TaskSupport
+    from mcpkit.tasks.support import TaskSupport as TaskSupport
     from mcpkit.tools import tool as tool
     from mcpkit.transports.http.options import HttpOptions as HttpOptions
     from mcpkit.types import Annotations as Annotations
@@ -117,7 +117,7 @@ __getattr__ = importer(
         "mcpkit.resources": "resource",
         "mcpkit.roots": "Root Roots",
         "mcpkit.sampling": "Sample SampleMessage SampleResult",
-        "mcpkit.tools": "TaskSupport tool",
+        "mcpkit.tools": "tool",
         "mcpkit.transports.http.options": "HttpOptions",
         "mcpkit.types": (
             "Annotations AssistantMessage Audio AudioContent BlobResourceContents "

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import (
     TYPE_CHECKING,
@@ -52,6 +52,33 @@ Errors: TypeAlias = type[Exception] | Iterable[type[Exception]] | Literal["all"]
 # --- interfaces -----------------------------------------------------------------------------------
 
 
+class EntryOption:
+    """An option of one entry that a wing serves, checked: what it adds to the entry.
+
+    The defaults add nothing.
+    """
+
+    capabilities: Collection[str] = ()
+    """The capabilities that a server has because of it; an extension by its identifier."""
+    hides: bool = False
+    """True if it hides the entry from clients that show no views."""
+
+    def members(self) -> Mapping[str, Any]:
+        """Return the members that the entry has in its list, besides its own."""
+        return {}
+
+    def prefixed(self, prefix: str) -> EntryOption:
+        """Return the same for an entry that is included with a prefix."""
+        return self
+
+    def companions(self, entry: Entry) -> Collection[Entry]:
+        """Return entries to add after this one, unless their keys are taken."""
+        return ()
+
+    def check(self, entry: Entry, registry: Any) -> None:
+        """Raise `RegistrationError` if what the entry needs is not registered; before serving."""
+
+
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Entry(ABC):
     """An entry of a list."""
@@ -64,6 +91,8 @@ class Entry(ABC):
     description: str | None = None
     icons: Sequence[Icon] | None = None
     meta: Meta | None = None
+    options: dict[str, EntryOption] = field(default_factory=dict[str, EntryOption])
+    """What wings add to it, by the options of the function."""
     tags: frozenset[str] = frozenset()
     expose_errors: tuple[type[Exception], ...] = ()  # shown to the client, like a `PublicError`
     scopes: tuple[str, ...] = ()  # that a caller over HTTP needs
@@ -82,7 +111,7 @@ class Entry(ABC):
     @property
     def is_hidden(self) -> bool:
         """True if it is hidden from clients that show no views."""
-        return False
+        return any(each.hides for each in self.options.values())
 
     @abstractmethod
     def to_wire(self, revision: Revision) -> dict[str, Any]:
@@ -90,7 +119,8 @@ class Entry(ABC):
 
     def prefixed(self, prefix: str) -> Self:
         """Return a copy with a prefix in its name, and in its URI if it has one."""
-        return replace(self, name=f"{prefix}_{self.name}")
+        options = {name: each.prefixed(prefix) for name, each in self.options.items()}
+        return replace(self, name=f"{prefix}_{self.name}", options=options)
 
     def described(self) -> dict[str, Any]:
         """Return the members that all entries share."""

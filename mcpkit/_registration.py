@@ -182,11 +182,13 @@ class Registration(ABC):
         self._add(make_tool(fn, self._defaults, **options))
 
     def _add(self, entry: Any) -> None:
-        html = getattr(entry, "html", None)
-        if html is None:
-            self._server.registry.add(entry)
-            return
-        _wings.apps.add_tool(self._server.registry, entry, html)
+        registry = self._server.registry
+        options = [*entry.options.values()]
+        companions = [found for each in options for found in each.companions(entry)]
+        registry.add(entry)
+        for each in companions:
+            if each.key not in registry.table(each.listing):
+                registry.add(each)
 
     def add_resource(
         self, fn: Callable[..., Any], uri: str | None = None, /, **options: Unpack[ResourceOptions]

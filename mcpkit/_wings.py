@@ -6,6 +6,7 @@ imported when it is first used; a wing that was deleted raises `ModuleNotFoundEr
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from importlib import import_module
 from typing import Any, Final
 
@@ -16,7 +17,6 @@ _MODULES: Final = {
     "authorization": "mcpkit.transports.http.authorization",
     "call_limits": "mcpkit.call_limits",
     "files": "mcpkit.providers.files",
-    "idempotency": "mcpkit.idempotency",
     "metrics": "mcpkit.metrics",
     "metrics_page": "mcpkit.transports.http.metrics",
     "settings": "mcpkit._settings",
@@ -25,9 +25,22 @@ _MODULES: Final = {
     "task_runs": "mcpkit.tasks.task_runs",
     "tasks": "mcpkit.tasks.extension",
     "telemetry": "mcpkit.telemetry",
-    "views": "mcpkit.views",
 }
 """Name → the module through which the core uses a wing."""
+
+_OPTIONS: Final = {
+    "max_result": "mcpkit.tasks.budgets",
+    "task": "mcpkit.tasks.support",
+    "ui": "mcpkit.extensions.apps.options",
+    "visibility": "mcpkit.extensions.apps.options",
+    "always_load": "mcpkit.host_hints",
+    "always_ask": "mcpkit.host_hints",
+    "host_max_result": "mcpkit.host_hints",
+    "search_hint": "mcpkit.host_hints",
+    "once": "mcpkit.idempotency",
+    "single_flight": "mcpkit.idempotency",
+}
+"""Option of a tool → the module that serves it; its ``prepare`` makes an `EntryOption` of it."""
 
 PUBLIC: Final = {
     "mcpkit.call_limits": "CallLimits",
@@ -36,6 +49,7 @@ PUBLIC: Final = {
     "mcpkit.client.tasks": "TaskHandle",
     "mcpkit.extensions.apps.extension": "Apps",
     "mcpkit.tasks.options": "TaskOptions",
+    "mcpkit.tasks.support": "TaskSupport",
     "mcpkit.views": "Html",
 }
 """Module → its names that `mcpkit` offers, separated by blanks."""
@@ -47,6 +61,12 @@ def __getattr__(name: str) -> Any:
     module = import_module(_MODULES[name])
     globals()[name] = module
     return module
+
+
+def prepare(names: Collection[str], entry: Any, signature: Any, options: Mapping[str, Any]) -> None:
+    """Let the wings that serve some options add to an entry; raises `RegistrationError`."""
+    for module in dict.fromkeys(_OPTIONS[each] for each in _OPTIONS if each in names):
+        import_module(module).prepare(entry, signature, options)
 
 
 def if_present(name: str) -> Any:

@@ -304,14 +304,14 @@ class MCPKit(Registration, Generic[StateT]):
         server = self._server.replace(overrides=overrides) if overrides else self._server
         enter = self._lifespan if lifespan is UNSET else lifespan
         if enter is None:
-            server.registry.check_ui()
+            server.registry.check_entries()
             yield server
             return
         manager: Any = enter(self)
         if not hasattr(manager, "__aenter__"):
             raise RegistrationError(not_a_manager(enter))
         async with manager as state:
-            server.registry.check_ui()  # not earlier: a lifespan may add tools
+            server.registry.check_entries()  # not earlier: a lifespan may add tools
             yield server.replace(state=state)
 
     def connect(
@@ -349,7 +349,7 @@ class MCPKit(Registration, Generic[StateT]):
         if wrong := secret_weakness(self._server.settings.secrets):
             raise MissingEnvironment([SECRET], wrong)
         if self._lifespan is None:
-            server.registry.check_ui()
+            server.registry.check_entries()
 
     def _serving(self) -> AbstractAsyncContextManager[Server]:
         self.check_environment()

@@ -10,9 +10,10 @@ import inspect
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_args
 
 from mcpkit._concurrency.threads import is_interrupt
+from mcpkit._entries import EntryOption
 from mcpkit._input_requests.requester import Requester
 from mcpkit._protocol.connection import TASKS_EXTENSION
 from mcpkit._protocol.input_request import InputRequest
@@ -27,6 +28,9 @@ from mcpkit.errors import InputRequestError, InvalidArguments, RegistrationError
 from mcpkit.limits import check_number
 from mcpkit.types import ToolAnnotations
 
+if TYPE_CHECKING:
+    from mcpkit.tools import Tool
+
 MAX_KEY: Final = 256
 """Characters of a key."""
 
@@ -40,13 +44,15 @@ _FOR_MODELS: Final = (
 _SCALARS: Final = frozenset({bool, float, int, str, type(None)})
 
 
-def add_repeats(fields: dict[str, Any], signature: Signature, options: Mapping[str, Any]) -> None:
-    """Add what serves repeated calls to the fields of a tool; raises `RegistrationError`."""
-    at, arguments = signature.place, fields["accepts"]
+def prepare(tool: Tool, signature: Signature, options: Mapping[str, Any]) -> None:
+    """Give a tool what serves its repeated calls; raises `RegistrationError`."""
+    at, arguments = signature.place, tool.accepts
     marked = [each for each in arguments.fields if isinstance(each.parameter.mark, Idempotent)]
     once, shares = options.get("once"), bool(options.get("single_flight"))
     found = [f"{each.name} with Idempotent(...)" for each in marked]
     found += ["once="] * (once is not None) + ["single_flight="] * shares
+    if not found:
+        return
     if len(found) > 1:
         raise RegistrationError(f"{at}: it has {' and '.join(found)}; omit all but one")
     if shares:
@@ -56,10 +62,10 @@ def add_repeats(fields: dict[str, Any], signature: Signature, options: Mapping[s
                 f"{at}: with single_flight=True calls of several clients share a run, which "
                 f"cannot ask one of them for {asked[0]}; omit one of the two"
             )
-        fields["repeats"] = SingleFlight(arguments)
+        tool.options["once"] = tool.around = SingleFlight(arguments)
         return
     if once is not None:
-        fields["repeats"] = Once(arguments, _key_function(once, arguments, at))
+        repeats = Once(arguments, _key_function(once, arguments, at))
     else:
         [field], lifetime = marked, marked[0].parameter.mark.lifetime
         try:
@@ -72,11 +78,12 @@ def add_repeats(fields: dict[str, Any], signature: Signature, options: Mapping[s
                 f"{at}: {field.name} is the key of a call; write {field.name}: "
                 f"Annotated[str, Idempotent()], or str | None with the default None"
             )
-        fields["repeats"] = Once(arguments, lambda each: each.get(field.name), field, lifetime)
-        fields["input_schema"] = _described(fields["input_schema"], field.wire_name)
-    hints = fields["annotations"] or ToolAnnotations()
+        repeats = Once(arguments, lambda each: each.get(field.name), field, lifetime)
+        tool.input_schema = dict(_described(tool.input_schema, field.wire_name))
+    tool.options["once"] = tool.around = repeats
+    hints = tool.annotations or ToolAnnotations()
     if hints.idempotent is None:
-        fields["annotations"] = replace(hints, idempotent=True)
+        tool.annotations = replace(hints, idempotent=True)
 
 
 def _is_text(annotation: Any) -> bool:
@@ -168,14 +175,14 @@ class KeyedCall(NamedTuple):
     digest: str  # of the other arguments
 
 
-class Once:
+class Once(EntryOption):
     """Runs a tool once for each key, and keeps results for some seconds.
 
     `key_of` makes the key of the values of the arguments, or returns None if a call has none.
     `field` is the argument that is the key; None if there is none.
     """
 
-    is_stored = True
+    capabilities = ("calls",)
 
     def __init__(
         self,
@@ -215,10 +222,8 @@ class Once:
 # --- single flight --------------------------------------------------------------------------------
 
 
-class SingleFlight:
+class SingleFlight(EntryOption):
     """Lets equal calls of one principal at the same moment share one run."""
-
-    is_stored = False
 
     def __init__(self, arguments: Arguments) -> None:
         self._arguments = arguments

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import KW_ONLY, dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args, overload
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, overload
 
-from typing_extensions import Self, TypedDict, TypeVar, Unpack
+from typing_extensions import TypedDict, TypeVar, Unpack
 
 from mcpkit import _wings
 from mcpkit._entries import (
@@ -19,7 +19,6 @@ from mcpkit._entries import (
     decorated,
     entry_fields,
     mark,
-    prefixed_uri,
 )
 from mcpkit._injection import CallPlan, inspect_handler, plan_of
 from mcpkit._protocol import wire
@@ -36,50 +35,26 @@ from mcpkit.errors import RegistrationError
 from mcpkit.types import ToolAnnotations
 
 if TYPE_CHECKING:
-    from mcpkit.views import Html
+    from mcpkit.tasks.support import TaskMode, TaskSupport
+    from mcpkit.views import Audience, Html
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-Audience: TypeAlias = Literal["model", "app"]
-"""The only users of a tool, if hosts do as they are told: the model, or views (APP-6)."""
-
-TaskMode: TypeAlias = Literal["optional", "required", "forbidden"]
-"""Whether a call of a tool may, must or must not become a task."""
-
-
-@dataclass(frozen=True, slots=True)
-class TaskSupport:
-    """How a tool runs as a task: ``@app.tool(task=TaskSupport(resumable=True))``.
-
-    Args:
-        mode: ``"optional"`` lets clients that support tasks turn a call into a task; ``"required"``
-            refuses all other calls; ``"forbidden"`` refuses tasks.
-        resumable: True if a task whose process ended may run again; completed steps are not
-            repeated. Otherwise it has failed.
-        ttl: Seconds for which its tasks are stored; the app's by default.
-
-    Raises:
-        ValueError: The mode is unknown, `ttl` is not more than 0, or there is an option although
-            the mode is ``"forbidden"``.
-    """
-
-    mode: TaskMode = "optional"
-    _: KW_ONLY
-    resumable: bool = False
-    ttl: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.mode not in get_args(TaskMode):
-            known = ", ".join(map('"{}"'.format, get_args(TaskMode)))
-            raise ValueError(f"task={self.mode!r}; write one of {known}")
-        if self.mode == "forbidden" and (self.resumable or self.ttl is not None):
-            raise ValueError('resumable= and ttl= are for tasks; write "optional" or "required"')
-        if self.ttl is not None and not self.ttl > 0:
-            raise ValueError(f"the ttl= of tasks is seconds, more than 0, not {self.ttl!r}")
-
-
-_LEAST_RESULT: Final = 1000
 _NAME: Final = re.compile(r"[A-Za-z0-9_.\-]{1,64}")
+
+
+class Around(Protocol):
+    """What runs the calls of a tool instead of the tool itself."""
+
+    async def call(
+        self,
+        tool: Any,
+        given: Mapping[str, Any],
+        values: dict[str, Any],
+        context: Context[Any],
+    ) -> Rendered:
+        """Return the rendered result of a call with validated values, or that of another call."""
+        ...
 
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
@@ -96,12 +71,7 @@ class Tool(Entry):
     annotations: ToolAnnotations | None = None
     headers: tuple[HeaderParameter, ...] = ()  # the arguments that HTTP requests repeat in headers
     raw_output: bool = False  # wrap other values than objects only where the revision requires it
-    task: TaskSupport = TaskSupport("forbidden")
-    max_result: int | None = None
-    repeats: Any = None  # the `Once` or `SingleFlight` of `mcpkit.idempotency`
-    ui: str | None = None  # the URI of its view
-    html: Html | None = None  # its view, until that is registered
-    visibility: Audience | None = None
+    around: Around | None = None
 
     def __post_init__(self) -> None:
         if _NAME.fullmatch(self.name) is None:
@@ -109,16 +79,6 @@ class Tool(Entry):
                 f"{self.name!r} is not a tool name that hosts accept; "
                 f"use 1 to 64 letters, digits, '_', '-' and '.' (pass name=...)"
             )
-
-    def prefixed(self, prefix: str) -> Self:
-        """Return a copy with a prefix in its name, and in the URI of its view."""
-        ui = None if self.ui is None else prefixed_uri(prefix, self.ui)
-        return replace(self, name=f"{prefix}_{self.name}", ui=ui)
-
-    @property
-    def is_hidden(self) -> bool:
-        """True for a tool of views, which clients without views would show to the model."""
-        return self.visibility == "app"
 
     async def call(self, arguments: dict[str, Any], context: Context[Any]) -> Rendered:
         """Validate the arguments, call the function, and render its result.
@@ -128,9 +88,8 @@ class Tool(Entry):
         values = self.accepts.validate(arguments)
         if self.allow is not None and context.task is None:
             await self.check_allowed(values, context.request.origin)
-        if self.repeats is not None:
-            found: Rendered = await self.repeats.call(self, arguments, values, context)
-            return found
+        if self.around is not None:
+            return await self.around.call(self, arguments, values, context)
         return self.output.render(await self.plan.run(values, context))
 
     async def admit(self, arguments: dict[str, Any], origin: RequestSource | None) -> None:
@@ -146,7 +105,7 @@ class Tool(Entry):
 
     def to_wire(self, revision: Revision) -> dict[str, Any]:
         """Return its entry in ``tools/list``."""
-        schema, hints, mode = self.output_schema, self.annotations, self.task.mode
+        schema, hints = self.output_schema, self.annotations
         wraps = revision.structured_output == "object" or not self.raw_output
         if schema is not None and wraps and schema.get("type") != "object":
             schema = wrapped_schema(schema)  # TOOL-11
@@ -155,13 +114,14 @@ class Tool(Entry):
             inputSchema=self.input_schema,
             outputSchema=schema,
             annotations=None if hints is None else wire.hints_to_wire(hints),
-            execution=None if mode == "forbidden" else {"taskSupport": mode},
         )
-        visibility = None if self.visibility is None else [self.visibility]
-        if view := wire.some(resourceUri=self.ui, visibility=visibility):
-            # APP-5: some hosts read the flat key only.
-            flat = wire.some(**{"ui/resourceUri": self.ui})
-            members["_meta"] = {"ui": view, **flat, **(self.meta or {})}
+        meta: dict[str, Any] = {}
+        for each in self.options.values():
+            added = each.members()
+            meta |= added.get("_meta", {})
+            members |= added
+        if meta:
+            members["_meta"] = {**meta, **(self.meta or {})}
         return revision.keep(revision.tool_members, members)
 
 
@@ -235,20 +195,6 @@ class ToolOptions(CommonOptions, total=False):
     """Host hint: more words by which a search for tools finds it."""
 
 
-HOST_HINTS: Final[Mapping[str, tuple[str, type]]] = {
-    "always_load": ("anthropic/alwaysLoad", bool),
-    "always_ask": ("anthropic/requiresUserInteraction", bool),
-    "host_max_result": ("anthropic/maxResultSizeChars", int),
-    "search_hint": ("anthropic/searchHint", str),
-}
-"""Option of a tool → its member of ``_meta``, and its type (HOST-1 to HOST-4).
-
-They are sent to every client, because those that do not know a member ignore it (HOST-20).
-"""
-
-_MAX_RESULT: Final = 500_000
-
-
 def make_tool(
     fn: Callable[..., Any], defaults: Defaults = NO_APP, /, **options: Unpack[ToolOptions]
 ) -> Tool:
@@ -268,12 +214,6 @@ def make_tool(
         headers = declared_in(input_schema)
     except ValueError as error:
         raise RegistrationError(f"{signature.place}: {error}") from None
-    limit = options.get("max_result")
-    if limit is not None and (type(limit) is not int or limit < _LEAST_RESULT):
-        raise RegistrationError(
-            f"{signature.place}: max_result= is a number of characters, at least "
-            f"{_LEAST_RESULT}, not {limit!r}"
-        )
     output = Output(signature, options.get("structured_output"), defaults.converters)
     if not options.get("description") and _repeats(signature, output.schema):
         fields["description"] = signature.docs.without_returns
@@ -286,53 +226,13 @@ def make_tool(
         annotations=annotations_from(options, ToolAnnotations, signature.place),
         headers=headers,
         raw_output=output.is_raw,
-        task=_task_support(options, signature.place),
-        **_view(options, signature.place),
-        meta={**_host_hints(options, signature.place), **(options.get("meta") or {})} or None,
     )
-    is_marked = any(isinstance(each.mark, Idempotent) for each in signature.arguments)
-    if is_marked or options.get("once") is not None or options.get("single_flight"):
-        _wings.idempotency.add_repeats(fields, signature, options)
-    return Tool(**fields)
-
-
-def _view(options: Mapping[str, Any], at: str) -> dict[str, Any]:
-    """Return the fields of a tool for its view."""
-    ui, visibility = options.get("ui"), options.get("visibility")
-    if visibility is not None and visibility not in get_args(Audience):
-        raise RegistrationError(f'{at}: visibility= is "model" or "app", not {visibility!r}')
-    if ui is None or isinstance(ui, str):
-        if ui is not None and not ui.startswith("ui://"):
-            raise RegistrationError(f'{at}: ui={ui!r}; write "ui://…", or Html({ui!r})')
-        return {"ui": ui, "visibility": visibility}
-    if not isinstance(ui, _wings.views.Html):
-        raise RegistrationError(f'{at}: ui= is Html("page.html") or a URI, not {ui!r:.50}')
-    return {"ui": None, "html": ui, "visibility": visibility}
-
-
-def _host_hints(options: Mapping[str, Any], at: str) -> dict[str, Any]:
-    """Return the members of ``_meta`` for hosts; ``meta=`` may have others (HOST-21)."""
-    found: dict[str, Any] = {}
-    for option, (key, kind) in HOST_HINTS.items():
-        value: Any = options.get(option)
-        if value is None:
-            continue
-        if type(value) is not kind or (kind is int and value not in range(1, _MAX_RESULT + 1)):
-            wanted = f"a number from 1 to {_MAX_RESULT}" if kind is int else f"a {kind.__name__}"
-            raise RegistrationError(f"{at}: {option}= is {wanted}, not {value!r}")
-        if value:  # HOST-1: only true counts
-            found[key] = value
-    return found
-
-
-def _task_support(options: Mapping[str, Any], at: str) -> TaskSupport:
-    given: Any = options.get("task") or "forbidden"
-    if isinstance(given, TaskSupport):
-        return given
-    try:
-        return TaskSupport(given)
-    except ValueError as error:
-        raise RegistrationError(f"{at}: {error}") from None
+    made = Tool(**fields)
+    given_options = {name for name, value in options.items() if value is not None}
+    if any(isinstance(each.mark, Idempotent) for each in signature.arguments):
+        given_options.add("once")
+    _wings.prepare(given_options, made, signature, options)
+    return made
 
 
 def _repeats(signature: Signature, schema: JsonSchema | None) -> bool:

@@ -24,6 +24,9 @@ Permission: TypeAlias = Literal["camera", "microphone", "geolocation", "clipboar
 Domain: TypeAlias = "str | Callable[[Context[Any]], str | None]"
 """The origin of a page, or a function of the context, because each host has its own (APP-11)."""
 
+Audience: TypeAlias = Literal["model", "app"]
+"""The only users of a tool, if hosts do as they are told: the model, or views (APP-6)."""
+
 
 class Csp(TypedDict, total=False):
     """The origins that a page may use, such as ``https://*.example.com``; others are blocked."""

@@ -215,11 +215,12 @@ USES: Final = {
     "keyed calls": ("app.tool(f, name='f', single_flight=True)", "mcpkit.idempotency"),
     "auth": ("MCPKit('x', auth=print)", "mcpkit.auth"),
     "authorization server": ("import mcpkit.auth.server", "mcpkit.auth.server"),
-    "apps": ("app.ui('ui://x', '<p>')", "mcpkit.extensions.apps"),
+    "apps": ("app.tool(f, name='f', ui='ui://x')", "mcpkit.extensions.apps"),
     "skills": ("app.skills('.')", "mcpkit.extensions.skills"),
     "observation": ("MCPKit('x', audit=True)", "mcpkit.audit"),
     "call limits": ("app.tool(f, name='f', timeout=3)", "mcpkit.call_limits"),
     "files": ("app.files('.', 'x://')", "mcpkit.providers.files"),
+    "host hints": ("app.tool(f, name='f', always_load=True)", "mcpkit.host_hints"),
     "settings": ("import mcpkit._settings", "mcpkit._settings"),
     "testing": ("import mcpkit.testing", "mcpkit.testing"),
 }

@@ -28,13 +28,14 @@ WINGS: Final[dict[str, Wing]] = {
     "keyed calls": Wing(("idempotency.py", "tasks/calls.py")),
     "auth": Wing(("auth/", "transports/http/authorization.py"), ("authorization server", "cli")),
     "authorization server": Wing(("auth/server/",)),
-    "apps": Wing(("extensions/apps/", "views.py")),
+    "apps": Wing(("extensions/apps/", "views.py"), ("cli",)),
     "skills": Wing(("extensions/skills/", "_protocol/skills.py"), ("client",)),
     "observation": Wing(
         ("audit.py", "metrics.py", "telemetry.py", "tracing.py", "transports/http/metrics.py")
     ),
     "call limits": Wing(("call_limits.py",)),
     "files": Wing(("providers/files.py",), ("skills",)),
+    "host hints": Wing(("host_hints.py",), ("cli",)),
     "settings": Wing(("_settings.py",), ("cli",)),
     "testing": Wing(("testing.py", "pytest_plugin.py")),
 }

@@ -19,7 +19,7 @@ from mcpkit._entries import Entry, Listing
 from mcpkit._injection import LimitedPlan
 from mcpkit._protocol import wire
 from mcpkit._protocol.messages import encode
-from mcpkit._protocol.revisions import APPS_EXTENSION, PER_REQUEST, VIEW_TYPE, Revision
+from mcpkit._protocol.revisions import PER_REQUEST, Revision
 from mcpkit.context import Context, ListKind
 from mcpkit.errors import InvalidParams, RegistrationError
 from mcpkit.prompts import Prompt
@@ -347,15 +347,11 @@ class Registry:
         names = (name for each in self.entries() for name in each.plan.environment)
         return tuple(dict.fromkeys(names))
 
-    def check_ui(self) -> None:
-        """Raise `RegistrationError` if there is no view at the URI that a tool names (APP-4)."""
-        for tool in self.tools.values():
-            found = None if tool.ui is None else self.resource(tool.ui)
-            if tool.ui is not None and (found is None or found[0].mime_type != VIEW_TYPE):
-                raise RegistrationError(
-                    f"the tool {tool.name!r} has ui={tool.ui!r}, and there is no such view; add it "
-                    f"with @app.ui({tool.ui!r})"
-                )
+    def check_entries(self) -> None:
+        """Raise `RegistrationError` if something is missing that an entry needs."""
+        for entry in self.entries():
+            for each in entry.options.values():
+                each.check(entry, self)
 
     def entries(self) -> list[Any]:
         """Return the registered entries of all lists."""
@@ -529,15 +525,7 @@ def _advertised_by(entry: Any) -> set[str]:
         found.add("completions")
     if entry.plan.uses_context:
         found.add("logging")
-    if listing == "tools" and entry.task.mode != "forbidden":
-        found.add("tasks")
-    if listing == "tools" and entry.max_result is not None:
-        found |= {"resources", "results"}
-    if listing == "tools" and entry.repeats is not None and entry.repeats.is_stored:
-        found.add("calls")
-    if listing == "tools" and (entry.ui or entry.visibility):
-        found.add(APPS_EXTENSION)
-    return found
+    return found.union(*(each.capabilities for each in entry.options.values()))
 
 
 _PROVIDED: Final = 2**53

@@ -8,19 +8,21 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
 from pydantic_core import from_json, to_json
 
+from mcpkit._entries import Entry, EntryOption
 from mcpkit._server.failures import not_found
 from mcpkit._server.server import Server
 from mcpkit._signature.output import Rendered
+from mcpkit._signature.signature import Signature
 from mcpkit._signature.truncation import Truncation, end_of_piece, pieces
 from mcpkit._utils.logs import log
 from mcpkit.context import Context
-from mcpkit.errors import InvalidParams, ProtocolError, ResourceNotFound
+from mcpkit.errors import InvalidParams, ProtocolError, RegistrationError, ResourceNotFound
 from mcpkit.middleware import Handler, Params
 from mcpkit.tasks.protocol import outcome_field
 from mcpkit.tasks.service import service_of
@@ -46,13 +48,41 @@ _LISTED: Final = 250
 _URI: Final = re.compile(r"result://([0-9a-f]{48})/([1-9][0-9]{0,5})")
 
 
+_LEAST_RESULT: Final = 1000
+
+
+@dataclass(frozen=True)
+class Budget(EntryOption):
+    """The characters of a result of a tool: ``max_result=``."""
+
+    limit: int
+    capabilities = ("resources", "results")
+
+
+def prepare(tool: Entry, signature: Signature, options: Mapping[str, Any]) -> None:
+    """Give a tool its budget; raises `RegistrationError`."""
+    limit = options["max_result"]
+    if type(limit) is not int or limit < _LEAST_RESULT:
+        raise RegistrationError(
+            f"{signature.place}: max_result= is a number of characters, at least "
+            f"{_LEAST_RESULT}, not {limit!r}"
+        )
+    tool.options["max_result"] = Budget(limit)
+
+
+def _budget_of(tool: Entry) -> int | None:
+    found = tool.options.get("max_result")
+    return found.limit if isinstance(found, Budget) else None
+
+
 def call_tool(handler: Handler, server: Server, params: Params, context: Context[Any]) -> Any:
     """``tools/call``: leaves the call to the handler, and truncates the result if it has to."""
     name: Any = params.get("name")
     tool = server.catalog.tools.get(name) if type(name) is str else None
-    if tool is None or tool.max_result is None:
+    limit = None if tool is None else _budget_of(tool)
+    if tool is None or limit is None:
         return handler(server, params, context)
-    return _call_within(tool.max_result, tool, handler, server, params, context)
+    return _call_within(limit, tool, handler, server, params, context)
 
 
 async def _call_within(

@@ -49,6 +49,7 @@ from mcpkit.tasks.protocol import (
 from mcpkit.tasks.record import Task
 from mcpkit.tasks.service import TaskService, Unavailable, service_of
 from mcpkit.tasks.shares import OtherSecret
+from mcpkit.tasks.support import support_of
 from mcpkit.tools import Tool
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def _create_task_if_requested(
 ) -> Awaitable[Encoded | Rendered] | None:
     """Return the result of a call that creates a task; None if the call runs the tool itself."""
     request = context.request
-    way, support = request.revision.tasks, tool.task.mode
+    way, support = request.revision.tasks, support_of(tool).mode
     if way == "extension" and support != "forbidden":
         if declares(request.client):
             return _create_when_answered(tool, arguments, server, context)
@@ -136,7 +137,7 @@ async def _create(
     tasks = _tasks_of(server, context.request)
     task = await tasks.begin(
         *(tool.name, arguments, context.request),
-        tool_ttl=tool.task.ttl,
+        tool_ttl=support_of(tool).ttl,
         by_arguments=tool.allow is not None,
         **options,
     )

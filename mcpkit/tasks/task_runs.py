@@ -34,6 +34,7 @@ from mcpkit.tasks.record import Task
 from mcpkit.tasks.runs import RunningTask
 from mcpkit.tasks.service import StoredSource, TaskService
 from mcpkit.tasks.shares import OtherSecret
+from mcpkit.tasks.support import support_of
 from mcpkit.tasks.transitions import remember
 from mcpkit.types import Principal
 
@@ -137,7 +138,7 @@ class TaskRun(RunningTask, RunOwner):
             return
         server = self._server.view_for(request.origin)
         tool = server.catalog.tools.get(call["tool"])
-        if task.starts > 1 and tool is not None and not tool.task.resumable:
+        if task.starts > 1 and tool is not None and not support_of(tool).resumable:
             await self._fail(
                 InternalError(
                     "The process that worked on the task has ended or cannot be reached, and the "
@@ -148,7 +149,7 @@ class TaskRun(RunningTask, RunOwner):
         if task.attempt > 1:
             cause = "its process has ended or hung" if task.crashes > 1 else "no process held it"
             server.suspended.tell(request, f"is replayed from its start: {cause}")
-        self._resumable = tool is not None and tool.task.resumable
+        self._resumable = tool is not None and support_of(tool).resumable
         self._steps = len(steps)
         run = self._run = Run(self, server, request)
         asker = TaskReplay(request, asks, answers, call["given"], steps, self._remember)
@@ -487,7 +488,7 @@ class AppTasks:
         )
         if entry is None:
             raise ValueError(f"the app has no tool {tool!r}")
-        if entry.task.mode == "forbidden":
+        if support_of(entry).mode == "forbidden":
             raise ValueError(f'the tool {entry.name} does not run as a task; add task="optional"')
         if isinstance(principal, str):
             principal = Principal(principal)
@@ -504,7 +505,7 @@ class AppTasks:
         task = await tasks.begin(
             *(entry.name, arguments or {}, request),
             ttl=ttl,
-            tool_ttl=entry.task.ttl,
+            tool_ttl=support_of(entry).ttl,
             by_arguments=entry.allow is not None,
             given={},
         )

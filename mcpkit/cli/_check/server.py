@@ -11,7 +11,7 @@ from mcpkit._utils.uri_template import UriTemplate
 from mcpkit.cli._check.listing import Listing
 from mcpkit.cli._check.rules import SPEC, Match, rule
 from mcpkit.cli._token_estimate import tool_tokens
-from mcpkit.tools import HOST_HINTS
+from mcpkit.host_hints import HOST_HINTS
 
 _MAX_INSTRUCTION_CHARS: Final = 2048
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:[^\s<>\"{}|\\^`\x00-\x1f]+")

@@ -23,6 +23,8 @@ from mcpkit._utils.names import peer_name
 from mcpkit._utils.targets import is_remote
 from mcpkit.app import MCPKit
 from mcpkit.cli._check.listing import READING, Entry, Kind, Listing, Location, words_of
+from mcpkit.extensions.apps.options import view_of
+from mcpkit.tasks.support import support_of
 
 _CONTEXT: Final = re.compile(r"\b(Sync)?Context\b")
 
@@ -66,9 +68,10 @@ def _known(entry: Entry, registered: Any, workers: bool) -> Entry:
     contexts = _contexts_in(nodes)
     is_on_loop = registered.plan.is_async or registered.plan.inline
     blocking = _blocking_calls(body, fn.__globals__) if is_on_loop else ()
-    is_replayed = entry.kind == "tool" and (workers or registered.task.mode != "forbidden")
+    is_replayed = entry.kind == "tool" and (workers or support_of(registered).mode != "forbidden")
     repeated = _repeated_calls(body, contexts, fn) if is_replayed else ()
-    lacks_text = getattr(registered, "ui", None) is not None and _lacks_text(nodes, registered)
+    has_view = entry.kind == "tool" and view_of(registered).uri is not None
+    lacks_text = has_view and _lacks_text(nodes, registered)
     return replace(
         entry,
         location=_location(fn),
@@ -76,7 +79,7 @@ def _known(entry: Entry, registered: Any, workers: bool) -> Entry:
         foreign_names=tuple(dict.fromkeys(_foreign_names(nodes, contexts))),
         blocking_calls=tuple(dict.fromkeys(blocking)),
         repeated_calls=tuple(dict.fromkeys(repeated)),
-        lacks_text=entry.kind == "tool" and lacks_text,
+        lacks_text=lacks_text,
     )
 
 

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from pydantic_core import to_json
 
-from mcpkit._entries import Defaults
+from mcpkit._entries import Defaults, Entry
 from mcpkit._injection import CallPlan, inspect_handler
 from mcpkit._protocol.revisions import APPS_EXTENSION, PER_REQUEST, VIEW_TYPE, ClientProfile, Method
 from mcpkit._protocol.wire import some
@@ -21,7 +21,6 @@ from mcpkit.errors import RegistrationError
 from mcpkit.extension import Extension, ExtensionMethod, Settings
 from mcpkit.extensions.apps.inline import inlined
 from mcpkit.resources import Resource, make_resource
-from mcpkit.tools import Tool
 from mcpkit.types import ResourceResult
 from mcpkit.views import Domain, Html, PageOptions, page_meta
 
@@ -93,17 +92,9 @@ def add_page(registry: Registry, html: Html, uri: str) -> None:
     registry.add(_resource_with(html, uri.removeprefix("ui://"), uri))
 
 
-def add_tool(registry: Registry, tool: Tool, html: Html) -> None:
-    """Add a tool and its page.
-
-    Raises:
-        RegistrationError: The page cannot be shown, or the name of the tool is taken.
-    """
-    made = _resource_with(html, tool.name if html.path is None else html.path.stem)
-    tool.ui, tool.html = made.uri, None
-    registry.add(tool)
-    if made.uri not in registry.resources:
-        registry.add(made)
+def page_of(tool: Entry, html: Html) -> UiResource:
+    """Return the resource with the page of a tool; raises `RegistrationError`."""
+    return _resource_with(html, tool.name if html.path is None else html.path.stem)
 
 
 def _resource_with(html: Html, name: str, uri: str | None = None) -> UiResource:
