@@ -164,9 +164,9 @@ class ToolOptions(CommonOptions, total=False):
     return annotation. A value that is not an object is sent as ``{"result": …}``; ``"raw"``
     requires structured output and does not wrap it from 2026-07-28 on."""
     input_schema: JsonSchema | None
-    """A JSON Schema to advertise instead of the derived one. The signature still validates the
-    arguments; a function that takes ``**arguments`` gets all that the schema allows, validated by
-    the schema."""
+    """A JSON Schema (2020-12) to advertise instead of the derived one. Arguments are validated
+    against it, and then by the signature; a function that takes ``**arguments`` gets all that the
+    schema allows."""
     max_result: int | None
     """The characters of a result, at least 1000: longer lists and texts are truncated, and the
     model is told what is missing and where it can read that."""
@@ -206,9 +206,9 @@ def make_tool(
         arguments = Arguments(signature)
         input_schema = arguments.schema()
     else:
-        from mcpkit._signature.input_schema import arguments_of
+        from mcpkit._signature.input_schema import BothArguments
 
-        arguments = arguments_of(signature, given)
+        arguments = BothArguments(signature, given)
         input_schema = given
     try:
         headers = declared_in(input_schema)

@@ -358,6 +358,77 @@ def test_a_schema_that_cannot_be_checked_is_refused(schema: Any, said: str) -> N
     assert said in refusal(lambda: app().add_tool(fn, input_schema=schema), RegistrationError)
 
 
+@pytest.mark.parametrize(
+    ("property_", "said"),
+    [
+        ({"type": "any"}, 'properties.a.type: expected "null" or "boolean"'),
+        ({"type": ["string", 3]}, "properties.a.type[1]: expected"),
+        ({"minimum": "1"}, 'properties.a.minimum: expected a number, got "1"'),
+        ({"maxLength": -1}, "properties.a.maxLength: expected at least 0, got -1"),
+        ({"required": "b"}, 'properties.a.required: expected an array, got "b"'),
+        ({"anyOf": []}, "properties.a.anyOf: expected at least 1 items, got 0"),
+        ({"items": [{"type": "string"}]}, "properties.a.items: expected an object or true or"),
+        ("string", 'properties.a: expected an object or true or false, got "string"'),
+        ({"exclusiveMinimum": True}, "properties.a.exclusiveMinimum: expected a number, got true"),
+        ({"pattern": "("}, "input_schema has a pattern '(' that is not a regular expression"),
+        ({"patternProperties": {"[": {}}}, "input_schema has a pattern '['"),
+    ],
+)
+def test_an_invalid_schema_is_refused(property_: Any, said: str) -> None:
+    """TOOL-5: where it is written, and not with each call."""
+
+    def typed(a: Any) -> None: ...
+
+    def open_(**arguments: Any) -> None: ...
+
+    schema = {"type": "object", "properties": {"a": property_}}
+    fn: Callable[..., None]
+    for fn in (typed, open_):
+        refused = refusal(partial(app().add_tool, fn, input_schema=schema), RegistrationError)
+        assert refused.startswith(f"{fn.__name__}(): input_schema ")
+        assert said in refused
+
+
+LIMITED: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "amount": {"type": "integer", "maximum": 100},
+        "to": {"enum": ["anna", "ben"]},
+        "tags": {"type": "array", "maxItems": 1},
+    },
+    "required": ["amount", "to"],
+}
+
+
+@pytest.mark.parametrize(
+    ("sent", "answer"),
+    [
+        ({"amount": 100, "to": "anna"}, "100 to anna []"),
+        ({"amount": 100, "to": "anna", "tags": '["gift"]'}, "100 to anna ['gift']"),
+        ({"amount": "7", "to": "ben", "wait_for_previous": True}, "7 to ben []"),
+        (
+            {"amount": 100_000, "to": "mallory"},
+            'amount: expected at most 100, got 100000\nto: expected "anna" or "ben", got "mallory"',
+        ),
+        ({"to": "anna"}, "amount: required, but missing"),
+        ({"amount": 1, "to": "anna", "tags": [1, 2]}, "tags: expected at most 1 items, got 2"),
+        ({"amount": 1, "to": "anna", "tags": [1]}, "tags[0]: expected a string, got 1"),
+        ({"amount": 1, "to": "anna", "fee": 3}, "fee: unknown argument; known: amount, to, tags"),
+    ],
+    ids=str,
+)
+def test_a_schema_beside_a_typed_signature_is_enforced(sent: Any, answer: str) -> None:
+    """TOOL-16: first the schema that clients see, then the types."""
+    shop = MCPKit("shop")
+
+    @shop.tool(input_schema=LIMITED)
+    def pay(amount: int, to: str, tags: list[str] = []) -> str:  # noqa: B006
+        return f"{amount} to {to} {tags}"
+
+    with TestClient(shop) as client:
+        assert client.call_tool("pay", sent).text == answer
+
+
 JSON: Final = st.recursive(
     st.none() | st.booleans() | st.integers(-5, 5) | st.floats(-5, 5) | st.text("ab1", max_size=4),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("abc", max_size=2), inner),

@@ -107,7 +107,7 @@ class Field:
                     self.factory = functools.partial(copy.deepcopy, self.default)
 
 
-class _Texts:
+class Texts:
     """Parses strings that contain JSON, with a limit for each call.
 
     Models often send an array or an object as text. Only arguments that fail validation are parsed,
@@ -164,7 +164,7 @@ class Arguments:
         """
         values: dict[str, Any] = {}
         problems: Problems | None = None
-        texts: _Texts | None = None
+        texts: Texts | None = None
         known = 0
         for wire_name, name, check, field in self._checks:
             if wire_name in raw:
@@ -172,7 +172,7 @@ class Arguments:
                 try:
                     values[name] = check(raw[wire_name])
                 except (ValidationError, RecursionError) as error:
-                    texts = texts or _Texts()
+                    texts = texts or Texts()
                     try:
                         values[name] = texts.check(check, raw[wire_name])
                     except (ValueError, RecursionError):

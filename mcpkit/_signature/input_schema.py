@@ -10,13 +10,14 @@ import functools
 import math
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from itertools import islice
 from typing import Any, Final, TypeAlias
 
 from pydantic_core import SchemaError, SchemaValidator
 
-from mcpkit._signature.arguments import Arguments
+from mcpkit._signature.arguments import Arguments, Field, Texts
 from mcpkit._signature.signature import Signature
 from mcpkit._signature.validation import MAX_PROBLEMS, Problems
 from mcpkit._utils.json import JsonSchema, References, is_array, is_object, walk
@@ -24,7 +25,10 @@ from mcpkit._utils.text import summarize
 from mcpkit.errors import InvalidArguments, RegistrationError
 
 _UNSUPPORTED: Final = frozenset(
-    {"$dynamicRef", "$recursiveRef", "unevaluatedItems", "unevaluatedProperties"}
+    {
+        *("$dynamicRef", "$recursiveRef", "additionalItems", "dependencies"),
+        *("unevaluatedItems", "unevaluatedProperties"),
+    }
 )
 """Keywords that are refused at registration, so that nothing is silently left unchecked."""
 
@@ -35,76 +39,127 @@ _MAX_DEPTH: Final = 100
 """Schemas inside of each other, through references too."""
 
 
-class OpenArguments(Arguments):
-    """The arguments of a function with ``**arguments``, validated against a JSON Schema.
+class GivenArguments:
+    """Arguments that a schema describes, as the client sends them.
 
-    The parameters of the signature are validated by type as well.
+    Args:
+        schema: Of an object.
+        at: The place of the schema in the code, for messages.
 
     Raises:
-        RegistrationError: The schema has keywords that cannot be checked.
+        RegistrationError: It is not a schema, not of an object, or has keywords that cannot be
+            checked.
+    """
+
+    fields: Sequence[Field] = ()
+
+    def __init__(self, schema: JsonSchema, at: str) -> None:
+        self._schema = schema
+        _check(schema, at)
+
+    def schema(self) -> JsonSchema:
+        """Return the schema."""
+        return self._schema
+
+    def validate(self, raw: Mapping[str, Any], taken: Set[str] = frozenset()) -> dict[str, Any]:
+        """Return the arguments; raises `InvalidArguments`, also for names that are taken.
+
+        What a model sends as JSON text, for an argument that may not be text, is parsed.
+        """
+        values = dict(raw)
+        found = schema_errors(self._schema, values)
+        if found and (parsed := _parsed(values, {path for path, _ in found})):
+            values |= parsed
+            found = schema_errors(self._schema, values)
+        found += [(name, "unknown argument") for name in raw.keys() & taken]
+        if found:
+            problems = Problems()
+            for path, text in found:
+                problems.add(path, text)
+            raise InvalidArguments(problems.lines())
+        return values
+
+
+def _parsed(values: Mapping[str, Any], wrong: Set[str]) -> dict[str, Any]:
+    """Return the wrong arguments that are JSON texts, parsed."""
+    texts, found = Texts(), dict[str, Any]()
+    for name in wrong & values.keys():
+        with suppress(ValueError, RecursionError):
+            found[name] = texts.check(_itself, values[name])
+    return found
+
+
+class BothArguments(Arguments):
+    """The arguments of a function with a given schema: validated against it, then by their types.
+
+    With ``**arguments`` the function takes all that the schema allows, otherwise what it names.
+
+    Raises:
+        RegistrationError: The schema and the function do not fit together; the message has the fix.
     """
 
     def __init__(self, signature: Signature, schema: JsonSchema) -> None:
         super().__init__(signature)
-        self._schema = schema
+        at = f"{signature.place}: input_schema"
+        self._given = GivenArguments(schema, at)
+        self._is_open = signature.is_open
         self._injected = {each.name for each in signature.parameters if each.source != "argument"}
-        references = References(schema)
-        for part in (place.schema for place in walk(schema, unknown=True)):
-            wrong = sorted(_UNSUPPORTED & part.keys())
-            if wrong:
+        self._named = {each.wire_name for each in self.fields}
+        properties: Any = schema.get("properties", {})
+        for name in () if self._is_open else properties:
+            if name not in self._named:
                 raise RegistrationError(
-                    f"{signature.place}: input_schema has {wrong[0]}, which mcpkit cannot check; "
-                    f"write the properties out, or use additionalProperties"
+                    f"{at} has a property {name!r}, which the function does not take; add a "
+                    f"parameter, or write **arguments to take whatever the schema allows"
                 )
-            reference = part.get("$ref")
-            if isinstance(reference, str) and references.resolve(reference) is None:
+        for field in self.fields:
+            if field.wire_name not in properties and field.required:
                 raise RegistrationError(
-                    f"{signature.place}: input_schema has nothing at {reference!r}"
+                    f"{at} has no property {field.wire_name!r}, which the function needs; add it, "
+                    f"or give the parameter a default"
                 )
+
+    def schema(self) -> JsonSchema:
+        """Return the given schema."""
+        return self._given.schema()
 
     def validate(self, raw: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments, validated by the schema, and those of the signature by type."""
-        problems = Problems()
-        for path, text in schema_errors(self._schema, dict(raw)):
-            problems.add(path, text)
-        for name in raw.keys() & self._injected:
-            problems.add(name, "unknown argument")
-        lines = problems.lines()
-        if lines:
-            raise InvalidArguments(lines)
-        named = {field.wire_name for field in self.fields}
-        values = super().validate({name: raw[name] for name in raw if name in named})
-        return {**{name: raw[name] for name in raw if name not in named}, **values}
+        if not self._is_open:
+            # `Arguments` has the word on others: some hosts add arguments of their own.
+            known = {name: raw[name] for name in raw if name in self._named}
+            return super().validate({**raw, **self._given.validate(known)})
+        given = self._given.validate(raw, self._injected)
+        values = super().validate({name: given[name] for name in given if name in self._named})
+        return {**{name: given[name] for name in given if name not in self._named}, **values}
 
 
-def arguments_of(signature: Signature, schema: JsonSchema) -> Arguments:
-    """Return the arguments of a function that are described by a schema.
+# --- schemas --------------------------------------------------------------------------------------
 
-    Raises:
-        RegistrationError: They do not fit together; the message has the fix.
-    """
-    is_open = signature.is_open
-    arguments = OpenArguments(signature, schema) if is_open else Arguments(signature)
-    at = f"{signature.place}: input_schema"
-    if schema.get("type") != "object":
+
+def _check(schema: JsonSchema, at: str) -> None:
+    if not is_object(schema) or schema.get("type") != "object":
         raise RegistrationError(f'{at} is not of an object; begin it with "type": "object"')
-    properties: Any = schema.get("properties", {})
-    if not is_object(properties):
-        raise RegistrationError(f"{at} has properties that are not an object")
-    fields = {each.wire_name: each for each in arguments.fields}
-    for name in () if is_open else properties:
-        if name not in fields:
+    for path, text in schema_errors(_METASCHEMA, schema):
+        raise RegistrationError(f"{at} is not a JSON Schema (2020-12): {path}: {text}")
+    references = References(schema)
+    for part in (place.schema for place in walk(schema, unknown=True)):
+        wrong = sorted(_UNSUPPORTED & part.keys())
+        if wrong:
             raise RegistrationError(
-                f"{at} has a property {name!r}, which the function does not take; add a "
-                f"parameter, or write **arguments to take whatever the schema allows"
+                f"{at} has {wrong[0]}, which mcpkit cannot check; "
+                f"write the properties out, or use additionalProperties"
             )
-    for name, field in fields.items():
-        if name not in properties and field.required:
-            raise RegistrationError(
-                f"{at} has no property {name!r}, which the function needs; add it, or give the "
-                f"parameter a default"
-            )
-    return arguments
+        reference = part.get("$ref")
+        if isinstance(reference, str) and references.resolve(reference) is None:
+            raise RegistrationError(f"{at} has nothing at {reference!r}")
+        for pattern in filter(None, (part.get("pattern"), *part.get("patternProperties", ()))):
+            try:
+                _pattern(pattern)
+            except re.error as error:
+                raise RegistrationError(
+                    f"{at} has a pattern {pattern!r} that is not a regular expression: {error}"
+                ) from None
 
 
 def schema_errors(root: JsonSchema, value: Any) -> list[Problem]:
@@ -314,3 +369,32 @@ def _key(value: Any) -> str:
         return f"{{{','.join(sorted(f'{name!r}:{_key(value[name])}' for name in value))}}}"
     whole = isinstance(value, float) and value.is_integer()
     return repr(int(value) if whole else value)
+
+
+def _metaschema() -> JsonSchema:
+    """Return the schema of the schemas that can be checked, as far as calls depend on it."""
+    inner: JsonSchema = {"$ref": "#"}
+    table = {"type": "object", "additionalProperties": inner}
+    several = {"type": "array", "items": inner, "minItems": 1}
+    names = {"type": "array", "items": {"type": "string"}}
+    kind = {"enum": [*_KINDS]}
+    forms: dict[str, JsonSchema] = {
+        "$defs dependentSchemas patternProperties properties": table,
+        "additionalProperties contains else if items not propertyNames then": inner,
+        "allOf anyOf oneOf prefixItems": several,
+        "exclusiveMaximum exclusiveMinimum maximum minimum": {"type": "number"},
+        "maxContains maxItems maxLength maxProperties": {"type": "integer", "minimum": 0},
+        "minContains minItems minLength minProperties": {"type": "integer", "minimum": 0},
+        "multipleOf": {"type": "number", "exclusiveMinimum": 0},
+        "type": {"if": {"type": "array"}, "then": {"items": kind, "minItems": 1}, "else": kind},
+        "enum": {"type": "array"},
+        "required": names,
+        "dependentRequired": {"type": "object", "additionalProperties": names},
+        "uniqueItems": {"type": "boolean"},
+        "$anchor $ref description pattern title": {"type": "string"},
+    }
+    properties = {name: form for names, form in forms.items() for name in names.split()}
+    return {"type": ["object", "boolean"], "properties": properties}
+
+
+_METASCHEMA: Final = _metaschema()
