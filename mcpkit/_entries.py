@@ -160,6 +160,16 @@ def prefixed_uri(prefix: str, uri: str) -> str:
     return f"{scheme}://{prefix}/{rest}" if separator else f"{prefix}/{uri}"
 
 
+def without_prefix(prefix: str, uri: str) -> str:
+    """Return the URI to which `prefixed_uri` has added a prefix."""
+    scheme, separator, rest = uri.partition("://")
+    return (
+        scheme + separator + rest.removeprefix(f"{prefix}/")
+        if separator
+        else uri[len(prefix) + 1 :]
+    )
+
+
 # --- access ---------------------------------------------------------------------------------------
 
 
@@ -203,8 +213,8 @@ class CommonOptions(TypedDict, total=False):
     """The options that tools, resources and prompts share.
 
     An option is declared here or in a subclass, and nowhere else: its value, unless None, becomes
-    the field of the same name of the entry. The exceptions are in `entry_fields`, `make_tool`,
-    `make_resource` and `make_prompt`.
+    the field of the same name of the entry. The exceptions are in `entry_fields` and in what makes
+    the entries: `make_tool`, `make_resource` and `make_prompt`.
     """
 
     name: str | None
@@ -242,26 +252,20 @@ class CommonOptions(TypedDict, total=False):
 def entry_fields(
     entry: type[Entry],
     declared: Any,
-    signature: Signature,
     options: Mapping[str, Any],
     defaults: Defaults,
+    at: str,
 ) -> dict[str, Any]:
-    """Check the options of a function, and return the fields of its entry."""
-    at = signature.place
+    """Check the options of an entry at a place in the code, and return its fields."""
     for option in options:
         if option.partition(".")[0] not in declared.__optional_keys__:
             on = f"{declared.__name__.removesuffix('Options').lower()}(…)"
             advice = suggest(on, option, declared.__optional_keys__)
             raise RegistrationError(f"{at}: there is no option {option!r}; {advice}")
-    name = options.get("name") or signature.name
-    if name == "<lambda>":
-        raise RegistrationError(f"{at}: a lambda has no name; pass name=...")
     known: Mapping[str, Any] = entry.__dataclass_fields__
     fields = {key: each for key, each in options.items() if each is not None and key in known}
     errors = options.get("expose_errors")
     fields["expose_errors"] = defaults.errors if errors is None else errors_of(errors, at)
-    fields["name"] = name
-    fields["description"] = options.get("description") or signature.docs.description
     fields["tags"] = frozenset(options.get("tags") or ())
     fields["scopes"] = needed_scopes(options.get("scopes"), at)
     if "allow" in fields and not can_take(fields["allow"], None, {}):
@@ -270,6 +274,22 @@ def entry_fields(
             f"lambda principal, arguments: True"
         )
     return fields
+
+
+def function_fields(
+    entry: type[Entry],
+    declared: Any,
+    signature: Signature,
+    options: Mapping[str, Any],
+    defaults: Defaults,
+) -> dict[str, Any]:
+    """Check the options of a function, and return the fields of its entry."""
+    name = options.get("name") or signature.name
+    if name == "<lambda>":
+        raise RegistrationError(f"{signature.place}: a lambda has no name; pass name=...")
+    fields = entry_fields(entry, declared, options, defaults, signature.place)
+    described = options.get("description") or signature.docs.description
+    return {**fields, "name": name, "description": described}
 
 
 def errors_of(errors: object, at: str) -> tuple[type[Exception], ...]:
@@ -327,7 +347,7 @@ def annotations_from(
 def refuse_marks_of_tools(arguments: Arguments, at: str) -> None:
     """Refuse ``MirroredHeader(...)`` and ``Idempotent(...)``, which are for calls of tools only."""
     for each in arguments.fields:
-        if isinstance(each.parameter.mark, Idempotent):
+        if isinstance(each.mark, Idempotent):
             raise RegistrationError(
                 f"{at}: {each.name} has an Idempotent(...), but only calls of tools have a key; "
                 f"remove it"

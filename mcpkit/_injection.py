@@ -343,6 +343,11 @@ class CallPlan:
         """As `run`; `around` is called with a function that runs the handler, and awaits it."""
         return around(functools.partial(self.run, values, context))
 
+    @property
+    def asks(self) -> list[str]:
+        """The parameters that the client answers before the function runs."""
+        return [each.name for each in self._asked]
+
     async def ask_first(self, values: Values, context: Context[Any]) -> Values:
         """Ask the client for the input that parameters declare; return the values of these."""
         if not self._asked:
@@ -388,27 +393,55 @@ class CallPlan:
                 raise
 
 
+Described: TypeAlias = Callable[[Any, Context[Any]], Awaitable[Any]]
+"""What a described entry calls: with all that the client has sent, and the context."""
+
+
+class DescribedPlan(CallPlan):
+    """The plan of a described entry: its function gets what the entry takes as one value."""
+
+    def __init__(self, call: Described, at: str) -> None:
+        if not is_async(call) or not can_take(call, None, None):
+            raise RegistrationError(
+                f"{at}: {call!r:.80} is not an async function of what the client sends, and of the "
+                f"context"
+            )
+        super().__init__(call, inspect_function(_nothing))
+        self.uses_context = True
+
+    def run(self, values: Any, context: Context[Any]) -> Awaitable[Any]:
+        """Call the function."""
+        awaitable: Awaitable[Any] = self.fn(values, context)
+        return awaitable
+
+
+async def _nothing() -> None: ...
+
+
 class LimitedPlan(CallPlan):
-    """The plan of a function whose calls have limits."""
+    """A plan whose calls have limits."""
 
     def __init__(self, plan: CallPlan, gate: Any) -> None:
         vars(self).update(vars(plan))
         self.gates: tuple[Any, ...] = (gate,)
+        self._plan = plan
         if isinstance(plan, LimitedPlan):
+            self._plan = plan._plan
             self.gates = tuple(dict.fromkeys((*plan.gates, gate)))
         elif not self.is_async and not self.inline:
-            self._called = _wings.call_limits.tracked(self.fn)
+            self._plan = copy.copy(plan)
+            self._plan._called = _wings.call_limits.tracked(self.fn)
 
     def run(self, values: Values, context: Context[Any]) -> Awaitable[Any]:
         """Call the function within its limits."""
-        call = functools.partial(super().run, values, context)
+        call = functools.partial(self._plan.run, values, context)
         name = function_name(self.fn)
         running: Awaitable[Any] = _wings.call_limits.run(call, self.gates, context, name)
         return running
 
     def run_within(self, around: Around, values: Values, context: Context[Any]) -> Awaitable[Any]:
         """As `run`; `around` has its place then."""
-        call = functools.partial(around, functools.partial(super().run, values, context))
+        call = functools.partial(around, functools.partial(self._plan.run, values, context))
         name = function_name(self.fn)
         running: Awaitable[Any] = _wings.call_limits.run(call, self.gates, context, name)
         return running
@@ -416,13 +449,15 @@ class LimitedPlan(CallPlan):
 
 def plan_of(fn: Callable[..., Any], signature: Signature, options: Mapping[str, Any]) -> CallPlan:
     """Return the plan of an entry with these options; raises `RegistrationError`."""
-    inline = bool(options.get("inline"))
-    plan = CallPlan(fn, signature, inline=inline)
-    if all(options.get(name) is None for name in _LIMITS):
+    plan = CallPlan(fn, signature, inline=bool(options.get("inline")))
+    return limited(plan, options, options.get("name") or signature.name, signature.place)
+
+
+def limited(plan: CallPlan, options: Mapping[str, Any], name: str, at: str) -> CallPlan:
+    """Return a plan with the limits among some options; raises `RegistrationError`."""
+    if all(options.get(each) is None for each in _LIMITS):
         return plan
-    name = options.get("name") or signature.name
-    gate = _wings.call_limits.gate_of(options, name, signature.place, inline=plan.inline)
-    return LimitedPlan(plan, gate)
+    return LimitedPlan(plan, _wings.call_limits.gate_of(options, name, at, inline=plan.inline))
 
 
 _LIMITS: Final = ("timeout", "concurrency", "rate", "call_limits")

@@ -23,6 +23,7 @@ from mcpkit.tools import ToolOptions, make_tool
 
 if TYPE_CHECKING:
     from mcpkit._server.server import Server
+    from mcpkit.described import DescribedEntry
     from mcpkit.extension import Extension
     from mcpkit.extensions.skills.function import SkillOptions
     from mcpkit.views import Html, UiOptions
@@ -214,6 +215,23 @@ class Registration(ABC):
             RegistrationError: The function cannot be served, or the name is taken.
         """
         self._server.registry.add(make_prompt(fn, self._defaults, **options))
+
+    def add(self, entry: DescribedEntry, /) -> None:
+        """Add an entry that is described, and notify connected clients.
+
+        Args:
+            entry: Of `mcpkit.described`.
+
+        Raises:
+            RegistrationError: The name or URI is taken.
+        """
+        make = getattr(entry, "entry", None)
+        if make is None:
+            raise RegistrationError(
+                f"{caller()}add(…) takes an entry of mcpkit.described, not a "
+                f"{type(entry).__name__}; functions are for add_tool(…) and its siblings"
+            )
+        self._add(make(self._defaults))
 
     def remove_tool(self, name: str) -> None:
         """Remove a tool, and notify connected clients.

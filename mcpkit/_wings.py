@@ -63,10 +63,10 @@ def __getattr__(name: str) -> Any:
     return module
 
 
-def prepare(names: Collection[str], entry: Any, signature: Any, options: Mapping[str, Any]) -> None:
+def prepare(names: Collection[str], entry: Any, options: Mapping[str, Any], at: str) -> None:
     """Let the wings that serve some options add to an entry; raises `RegistrationError`."""
     for module in dict.fromkeys(_OPTIONS[each] for each in _OPTIONS if each in names):
-        import_module(module).prepare(entry, signature, options)
+        import_module(module).prepare(entry, options, at)
 
 
 def if_present(name: str) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final, TypeAlias
 
-from mcpkit._signature.arguments import Arguments
+from mcpkit._signature.arguments import Arguments, Takes
 from mcpkit._signature.schema import settle_references
 from mcpkit._signature.signature import Signature, inspect_function
 from mcpkit._utils.json import JsonSchema, copy_schema
@@ -30,7 +30,7 @@ class Completable:
 
     __slots__ = ()
 
-    accepts: Arguments
+    accepts: Takes
     completers: Mapping[str, Completer]
 
     async def complete(
@@ -59,7 +59,7 @@ def completers_of(arguments: Arguments, handler: Signature, plan: Planner) -> di
     """Return a completer for each argument of a handler that has suggestions."""
     found: dict[str, Completer] = {}
     for each in arguments.fields:
-        complete = each.parameter.mark
+        complete = each.mark
         schema = settle_references(copy_schema(each.form.schema("validation")))
         values = choices_of(schema) if complete is None else complete.values
         if callable(values):

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from mcpkit._entries import Entry, EntryOption
-from mcpkit._signature.signature import Signature
 from mcpkit.errors import RegistrationError
 
 HOST_HINTS: Final[Mapping[str, tuple[str, type]]] = {
@@ -34,7 +33,7 @@ class HostHints(EntryOption):
         return {"_meta": self._meta}
 
 
-def prepare(tool: Entry, signature: Signature, options: Mapping[str, Any]) -> None:
+def prepare(tool: Entry, options: Mapping[str, Any], at: str) -> None:
     """Give a tool its hints; raises `RegistrationError`."""
     found: dict[str, Any] = {}
     for option, (key, kind) in HOST_HINTS.items():
@@ -43,7 +42,7 @@ def prepare(tool: Entry, signature: Signature, options: Mapping[str, Any]) -> No
             continue
         if type(value) is not kind or (kind is int and value not in range(1, _MAX_RESULT + 1)):
             wanted = f"a number from 1 to {_MAX_RESULT}" if kind is int else f"a {kind.__name__}"
-            raise RegistrationError(f"{signature.place}: {option}= is {wanted}, not {value!r}")
+            raise RegistrationError(f"{at}: {option}= is {wanted}, not {value!r}")
         if value:  # HOST-1: only true counts
             found[key] = value
     if found:

@@ -17,10 +17,9 @@ from mcpkit._entries import EntryOption
 from mcpkit._input_requests.requester import Requester
 from mcpkit._protocol.connection import TASKS_EXTENSION
 from mcpkit._protocol.input_request import InputRequest
-from mcpkit._signature.arguments import Arguments, Field
+from mcpkit._signature.arguments import Field, Takes
 from mcpkit._signature.forms import ANNOTATED, UNIONS
 from mcpkit._signature.output import Rendered
-from mcpkit._signature.signature import Signature
 from mcpkit._utils.json import UNSET, is_object
 from mcpkit.context import Context
 from mcpkit.dependencies import Idempotent
@@ -44,10 +43,10 @@ _FOR_MODELS: Final = (
 _SCALARS: Final = frozenset({bool, float, int, str, type(None)})
 
 
-def prepare(tool: Tool, signature: Signature, options: Mapping[str, Any]) -> None:
+def prepare(tool: Tool, options: Mapping[str, Any], at: str) -> None:
     """Give a tool what serves its repeated calls; raises `RegistrationError`."""
-    at, arguments = signature.place, tool.accepts
-    marked = [each for each in arguments.fields if isinstance(each.parameter.mark, Idempotent)]
+    arguments = tool.accepts
+    marked = [each for each in arguments.fields if isinstance(each.mark, Idempotent)]
     once, shares = options.get("once"), bool(options.get("single_flight"))
     found = [f"{each.name} with Idempotent(...)" for each in marked]
     found += ["once="] * (once is not None) + ["single_flight="] * shares
@@ -56,8 +55,7 @@ def prepare(tool: Tool, signature: Signature, options: Mapping[str, Any]) -> Non
     if len(found) > 1:
         raise RegistrationError(f"{at}: it has {' and '.join(found)}; omit all but one")
     if shares:
-        asked = [each.name for each in signature.parameters if each.source == "ask"]
-        if asked:
+        if asked := tool.plan.asks:
             raise RegistrationError(
                 f"{at}: with single_flight=True calls of several clients share a run, which "
                 f"cannot ask one of them for {asked[0]}; omit one of the two"
@@ -67,7 +65,7 @@ def prepare(tool: Tool, signature: Signature, options: Mapping[str, Any]) -> Non
     if once is not None:
         repeats = Once(arguments, _key_function(once, arguments, at))
     else:
-        [field], lifetime = marked, marked[0].parameter.mark.lifetime
+        [field], lifetime = marked, marked[0].mark.lifetime
         try:
             check_number("the lifetime of Idempotent(...)", lifetime, "more than 0")
         except ValueError as error:
@@ -107,7 +105,7 @@ def _described(schema: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def _key_function(
-    once: Any, arguments: Arguments, at: str
+    once: Any, arguments: Takes, at: str
 ) -> Callable[[Mapping[str, Any]], str | None]:
     """Return a function from the values of the arguments to the key of a call."""
     fields = {each.name: each for each in arguments.fields}
@@ -136,7 +134,7 @@ def _key_function(
 
 
 def _digest(
-    arguments: Arguments, given: Mapping[str, Any], values: Mapping[str, Any], key: str | None
+    arguments: Takes, given: Mapping[str, Any], values: Mapping[str, Any], key: str | None
 ) -> str:
     """Return the digest of the arguments of a call, except its key.
 
@@ -186,7 +184,7 @@ class Once(EntryOption):
 
     def __init__(
         self,
-        arguments: Arguments,
+        arguments: Takes,
         key_of: Callable[[Mapping[str, Any]], str | None],
         field: Field | None = None,
         lifetime: float = DEFAULT,
@@ -225,7 +223,7 @@ class Once(EntryOption):
 class SingleFlight(EntryOption):
     """Lets equal calls of one principal at the same moment share one run."""
 
-    def __init__(self, arguments: Arguments) -> None:
+    def __init__(self, arguments: Takes) -> None:
         self._arguments = arguments
         self._flights: dict[Hashable, _Flight] = {}
 

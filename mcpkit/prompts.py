@@ -14,7 +14,7 @@ from mcpkit._entries import (
     Defaults,
     Entry,
     decorated,
-    entry_fields,
+    function_fields,
     mark,
     refuse_marks_of_tools,
 )
@@ -22,7 +22,7 @@ from mcpkit._injection import CallPlan, inspect_handler, plan_of
 from mcpkit._protocol import wire
 from mcpkit._protocol.connection import RequestSource
 from mcpkit._protocol.revisions import Revision
-from mcpkit._signature.arguments import Arguments
+from mcpkit._signature.arguments import Arguments, Takes
 from mcpkit._signature.converters import Converters, NotSerializable, block_of
 from mcpkit._utils.json import is_object
 from mcpkit.completion import Completable, Completer, completers_of
@@ -39,7 +39,7 @@ class Prompt(Entry, Completable):
     listing = "prompts"
 
     plan: CallPlan
-    accepts: Arguments
+    accepts: Takes
     completers: Mapping[str, Completer] = field(default_factory=dict[str, Completer])
     converters: Converters = field(default_factory=Converters)
 
@@ -136,7 +136,7 @@ def make_prompt(
 ) -> Prompt:
     """Return a prompt that calls a function; raises `RegistrationError`."""
     signature = inspect_handler(fn)
-    fields = entry_fields(Prompt, PromptOptions, signature, options, defaults)
+    fields = function_fields(Prompt, PromptOptions, signature, options, defaults)
     arguments = Arguments(signature)
     refuse_marks_of_tools(arguments, signature.place)
     fields.update(

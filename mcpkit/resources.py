@@ -16,7 +16,7 @@ from mcpkit._entries import (
     Entry,
     annotations_from,
     decorated,
-    entry_fields,
+    function_fields,
     mark,
     prefixed_uri,
     refuse_marks_of_tools,
@@ -24,7 +24,7 @@ from mcpkit._entries import (
 from mcpkit._injection import CallPlan, inspect_handler, plan_of
 from mcpkit._protocol import wire
 from mcpkit._protocol.revisions import Revision
-from mcpkit._signature.arguments import Arguments
+from mcpkit._signature.arguments import Arguments, Takes
 from mcpkit._signature.converters import Converters, NoConverter
 from mcpkit._signature.output import is_structured
 from mcpkit._utils.json import UNSET, JsonSchema, is_binary
@@ -133,7 +133,8 @@ class Resource(Readable):
 
     def prefixed(self, prefix: str) -> Self:
         """Return the same resource at a URI with a prefix."""
-        return replace(self, name=f"{prefix}_{self.name}", uri=prefixed_uri(prefix, self.uri))
+        made = super(Resource, self).prefixed(prefix)
+        return replace(made, uri=prefixed_uri(prefix, self.uri))
 
     def to_wire(self, revision: Revision) -> dict[str, Any]:
         """Return its entry in ``resources/list``."""
@@ -148,7 +149,7 @@ class ResourceTemplate(Readable, Completable):
     listing = "resourceTemplates"
 
     template: UriTemplate
-    accepts: Arguments
+    accepts: Takes
     completers: Mapping[str, Completer] = field(default_factory=dict[str, Completer])
     unchecked: frozenset[str] = frozenset()
     """The variables whose values may lead out of a directory."""
@@ -161,7 +162,7 @@ class ResourceTemplate(Readable, Completable):
     def prefixed(self, prefix: str) -> Self:
         """Return the same template with a prefix in its URIs."""
         template = UriTemplate(prefixed_uri(prefix, self.key), whole=self.template.whole)
-        return replace(self, name=f"{prefix}_{self.name}", template=template)
+        return replace(super(ResourceTemplate, self).prefixed(prefix), template=template)
 
     def to_wire(self, revision: Revision) -> dict[str, Any]:
         """Return its entry in ``resources/templates/list``."""
@@ -251,7 +252,7 @@ def make_resource(
             f"a dataclass or built-in types, or give the app a converter"
         ) from None
     kind = Resource if template.is_literal else ResourceTemplate
-    fields = entry_fields(kind, ResourceOptions, signature, options, defaults)
+    fields = function_fields(kind, ResourceOptions, signature, options, defaults)
     fields.update(
         plan=plan_of(fn, signature, options),
         converters=defaults.converters,
@@ -272,20 +273,25 @@ def make_resource(
         lines = ["Args:", *(f"- {name}: {told[name]}" for name in names if name in told)]
         parts = [signature.docs.description, "\n".join(lines) if lines[1:] else None]
         fields["description"] = "\n\n".join(filter(None, parts)) or None
-    unchecked = options.get("unchecked") or ()
-    variables = [each.name for each in template.variables]
-    if isinstance(unchecked, str) or not set(unchecked) <= set(variables):
-        raise RegistrationError(
-            f"{at}: unchecked must be a list of variables of {uri!r}, such as {variables[:1]}, "
-            f"not {unchecked!r}"
-        )
     fields.update(
         template=template,
         accepts=arguments,
         completers=completers_of(arguments, signature, CallPlan),
-        unchecked=frozenset(unchecked),
+        unchecked=unchecked_from(options, template, at),
     )
     return ResourceTemplate(**fields)
+
+
+def unchecked_from(options: Mapping[str, Any], template: UriTemplate, at: str) -> frozenset[str]:
+    """Return the value of the option ``unchecked=``; raises `RegistrationError`."""
+    unchecked = options.get("unchecked") or ()
+    variables = [each.name for each in template.variables]
+    if isinstance(unchecked, str) or not set(unchecked) <= set(variables):
+        raise RegistrationError(
+            f"{at}: unchecked must be a list of variables of {template.template!r}, such as "
+            f"{variables[:1]}, not {unchecked!r}"
+        )
+    return frozenset(unchecked)
 
 
 def _is_text(schema: JsonSchema) -> bool:

@@ -17,7 +17,7 @@ from mcpkit._entries import (
     Entry,
     annotations_from,
     decorated,
-    entry_fields,
+    function_fields,
     mark,
 )
 from mcpkit._injection import CallPlan, inspect_handler, plan_of
@@ -25,7 +25,7 @@ from mcpkit._protocol import wire
 from mcpkit._protocol.connection import RequestSource
 from mcpkit._protocol.headers import HeaderParameter, declared_in
 from mcpkit._protocol.revisions import Revision
-from mcpkit._signature.arguments import Arguments
+from mcpkit._signature.arguments import Arguments, Takes
 from mcpkit._signature.output import Output, Rendered, wrapped_schema
 from mcpkit._signature.signature import Signature
 from mcpkit._utils.json import UNSET, JsonSchema, every_schema
@@ -64,7 +64,7 @@ class Tool(Entry):
     listing = "tools"
 
     plan: CallPlan
-    accepts: Arguments
+    accepts: Takes
     output: Output
     input_schema: JsonSchema
     output_schema: JsonSchema | None = None
@@ -201,7 +201,7 @@ def make_tool(
     """Return a tool that calls a function; raises `RegistrationError`."""
     given = options.get("input_schema")
     signature = inspect_handler(fn, allows_open=given is not None)
-    fields = entry_fields(Tool, ToolOptions, signature, options, defaults)
+    fields = function_fields(Tool, ToolOptions, signature, options, defaults)
     if given is None:
         arguments = Arguments(signature)
         input_schema = arguments.schema()
@@ -210,28 +210,42 @@ def make_tool(
 
         arguments = BothArguments(signature, given)
         input_schema = given
-    try:
-        headers = declared_in(input_schema)
-    except ValueError as error:
-        raise RegistrationError(f"{signature.place}: {error}") from None
     output = Output(signature, options.get("structured_output"), defaults.converters)
     if not options.get("description") and _repeats(signature, output.schema):
         fields["description"] = signature.docs.without_returns
-    fields.update(
-        plan=plan_of(fn, signature, options),
-        accepts=arguments,
+    plan = plan_of(fn, signature, options)
+    return assembled(fields, plan, arguments, output, input_schema, options, signature.place)
+
+
+def assembled(
+    fields: dict[str, Any],
+    plan: CallPlan,
+    accepts: Takes,
+    output: Output,
+    input_schema: JsonSchema,
+    options: Mapping[str, Any],
+    at: str,
+) -> Tool:
+    """Return a tool of its parts, with the options of wings; raises `RegistrationError`."""
+    try:
+        headers = declared_in(input_schema)
+    except ValueError as error:
+        raise RegistrationError(f"{at}: {error}") from None
+    fields = {**fields, "annotations": annotations_from(options, ToolAnnotations, at)}
+    fields["input_schema"] = input_schema
+    made = Tool(
+        **fields,
+        plan=plan,
+        accepts=accepts,
         output=output,
-        input_schema=input_schema,
         output_schema=output.schema,
-        annotations=annotations_from(options, ToolAnnotations, signature.place),
         headers=headers,
         raw_output=output.is_raw,
     )
-    made = Tool(**fields)
-    given_options = {name for name, value in options.items() if value is not None}
-    if any(isinstance(each.mark, Idempotent) for each in signature.arguments):
-        given_options.add("once")
-    _wings.prepare(given_options, made, signature, options)
+    given = {name for name, value in options.items() if value is not None}
+    if any(isinstance(each.mark, Idempotent) for each in accepts.fields):
+        given.add("once")
+    _wings.prepare(given, made, options, at)
     return made
 
 

@@ -48,6 +48,7 @@ FLOORS: Final[dict[str, int]] = {
     "_injection": 7,
     "call_limits": 6,
     "completion": 7,
+    "described": 7,
     "extension": 7,
     "host_hints": 7,
     "idempotency": 7,

@@ -147,7 +147,7 @@ class RelayedRequest(InputRequest[Mapping[str, Any]]):
     def __init__(self, request: Mapping[str, Any], meta: Mapping[str, Any], id: str) -> None:
         super().__init__(timeout=math.inf)
         self.request_id = id
-        self.METHOD = request["method"]  # type: ignore[misc]
+        self.METHOD = request["method"]
         self._params = {**request["params"], "_meta": meta}
 
     def params(self, revision: Revision) -> dict[str, Any]:

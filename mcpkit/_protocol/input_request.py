@@ -28,7 +28,7 @@ class InputRequest(InputMarker, Generic[T]):
         timeout: Seconds to wait for the answer (handshake revisions); None: the server's setting.
     """
 
-    METHOD: ClassVar[str]
+    METHOD: str
     IS_ASKED_AGAIN: ClassVar[bool] = True
     """Whether the same request may have another answer later in the same call."""
 

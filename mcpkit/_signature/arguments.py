@@ -8,10 +8,10 @@ from __future__ import annotations
 import copy
 import functools
 import sys
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
 from types import UnionType
-from typing import Annotated, Any, Final, Union, get_args, get_origin
+from typing import Annotated, Any, Final, Protocol, Union, get_args, get_origin
 
 import pydantic
 from pydantic_core import ValidationError, from_json
@@ -41,12 +41,30 @@ _BUFFERS: Final = (bytearray, memoryview)
 """Types that JSON has no values of: a union is that of its other members."""
 
 
+class Takes(Protocol):
+    """What an entry takes from its client: of a function, its `Arguments`."""
+
+    @property
+    def fields(self) -> Sequence[Any]:
+        """The arguments, each with ``name``, ``wire_name``, ``required``, ``default``, ``mark``."""
+        ...
+
+    def schema(self) -> JsonSchema:
+        """Return the schema of all arguments."""
+        ...
+
+    def validate(self, raw: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments as the plan of the entry takes them; raises `InvalidArguments`."""
+        ...
+
+
 class Field:
     """One argument: its name on the wire, its type and its default."""
 
     def __init__(self, parameter: Parameter, signature: Signature) -> None:
         self.parameter = parameter
         self.name = self.wire_name = parameter.name
+        self.mark = parameter.mark
         self.described = False
         self.default = parameter.default
         self.factory: Callable[[], Any] | None = None

@@ -196,7 +196,7 @@ class _Reader:
     def _item(self, match: re.Match[str], more: Sequence[str], underlined: bool) -> bool:
         """Read the name of an item and the rest of its first line; False if it is unknown."""
         rest = match.string[match.end() :]
-        # ``city: Where.`` below an underlined heading: NumPy has a blank before the colon of a type.
+        # ``city: Where.`` has no type: NumPy has a blank before the colon of one.
         if not underlined or (rest[:1] == ":" and not more and match[0][-1] != " "):
             found = _GOOGLE.fullmatch(rest)
             return found is not None and self._describe(match[1], found[1], found[2], more)

@@ -1,4 +1,4 @@
-"""Arguments validated against a JSON Schema that the author has written, for `input_schema=`.
+"""Arguments and results that are described by a JSON Schema, which the author has written.
 
 mcpkit has a validator of its own because one message must not block the event loop: the library
 `jsonschema` takes seconds for 2,000 unique objects, and has no limit on the time of a call.
@@ -12,15 +12,18 @@ import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
-from pydantic_core import SchemaError, SchemaValidator
+from pydantic_core import SchemaError, SchemaValidator, from_json
 
-from mcpkit._signature.arguments import Arguments, Field, Texts
+from mcpkit._signature.arguments import Arguments, Texts
+from mcpkit._signature.converters import Converters
+from mcpkit._signature.output import Output, OutputMismatch
 from mcpkit._signature.signature import Signature
 from mcpkit._signature.validation import MAX_PROBLEMS, Problems
-from mcpkit._utils.json import JsonSchema, References, is_array, is_object, walk
+from mcpkit._utils.json import UNSET, JsonSchema, References, is_array, is_object, walk
 from mcpkit._utils.text import summarize
 from mcpkit.errors import InvalidArguments, RegistrationError
 
@@ -39,6 +42,31 @@ _MAX_DEPTH: Final = 100
 """Schemas inside of each other, through references too."""
 
 
+@dataclass(frozen=True)
+class Argument:
+    """An argument that is described, not derived from a parameter.
+
+    Args:
+        name: Its name.
+        title, description: For people, and for the model.
+        required: True if it may not be missing.
+    """
+
+    name: str
+    title: str | None = None
+    description: str | None = None
+    required: bool = False
+
+    # As those of a `Field`.
+    default: ClassVar[Any] = UNSET
+    mark: ClassVar[Any] = None
+
+    @property
+    def wire_name(self) -> str:
+        """The name."""
+        return self.name
+
+
 class GivenArguments:
     """Arguments that a schema describes, as the client sends them.
 
@@ -51,11 +79,14 @@ class GivenArguments:
             checked.
     """
 
-    fields: Sequence[Field] = ()
-
     def __init__(self, schema: JsonSchema, at: str) -> None:
         self._schema = schema
-        _check(schema, at)
+        if not is_object(schema) or schema.get("type") != "object":
+            raise RegistrationError(f'{at} is not of an object; begin it with "type": "object"')
+        check_schema(schema, at)
+        required = schema.get("required", ())
+        properties: Mapping[str, Any] = schema.get("properties", {})
+        self.fields = [Argument(name, required=name in required) for name in properties]
 
     def schema(self) -> JsonSchema:
         """Return the schema."""
@@ -134,13 +165,35 @@ class BothArguments(Arguments):
         return {**{name: given[name] for name in given if name not in self._named}, **values}
 
 
+class GivenOutput(Output):
+    """Renders the values of a described tool: as structured content if there is a schema.
+
+    Raises:
+        RegistrationError: It is not a schema, or has keywords that cannot be checked.
+    """
+
+    def __init__(self, schema: JsonSchema | None, at: str, converters: Converters) -> None:
+        self._converters = converters
+        self.schema = schema
+        self.is_raw = True
+        self.is_object = schema is not None and schema.get("type") == "object"
+        if schema is not None:
+            check_schema(schema, at)
+
+    def _json_of(self, value: Any) -> bytes:
+        assert self.schema is not None
+        text = self._converters.json(value)
+        for path, wrong in schema_errors(self.schema, from_json(text), "result", math.inf):
+            raise OutputMismatch(f"{path}: {wrong}")
+        return text
+
+
 # --- schemas --------------------------------------------------------------------------------------
 
 
-def _check(schema: JsonSchema, at: str) -> None:
-    if not is_object(schema) or schema.get("type") != "object":
-        raise RegistrationError(f'{at} is not of an object; begin it with "type": "object"')
-    for path, text in schema_errors(_METASCHEMA, schema):
+def check_schema(schema: JsonSchema, at: str) -> None:
+    """Raise `RegistrationError` if values cannot be checked against a schema."""
+    for path, text in schema_errors(_METASCHEMA, schema, "the schema"):
         raise RegistrationError(f"{at} is not a JSON Schema (2020-12): {path}: {text}")
     references = References(schema)
     for part in (place.schema for place in walk(schema, unknown=True)):
@@ -162,13 +215,22 @@ def _check(schema: JsonSchema, at: str) -> None:
                 ) from None
 
 
-def schema_errors(root: JsonSchema, value: Any) -> list[Problem]:
-    """Return the first errors of a JSON value: the path, and what is wrong there."""
+def schema_errors(
+    root: JsonSchema, value: Any, name: str = "arguments", most: float = _MAX_CHECKS
+) -> list[Problem]:
+    """Return the first errors of a JSON value: the path, and what is wrong there.
+
+    Args:
+        root: The schema.
+        value: The value.
+        name: The path of the whole value.
+        most: The maximum number of comparisons.
+    """
     try:
-        found = islice(_SchemaCheck(root).errors(root, value), MAX_PROBLEMS + 1)
-        return [(path or "arguments", text) for path, text in found]
+        found = islice(_SchemaCheck(root, most).errors(root, value), MAX_PROBLEMS + 1)
+        return [(path or name, text) for path, text in found]
     except _TooManyChecks:
-        return [("arguments", "too much to check against the schema; send less at once")]
+        return [(name, "too much to check against the schema; send less at once")]
 
 
 Problem: TypeAlias = tuple[str, str]
@@ -182,9 +244,9 @@ class _TooManyChecks(Exception):
 class _SchemaCheck:
     """Checks one value, with a limit on the time that this takes."""
 
-    def __init__(self, root: JsonSchema) -> None:
+    def __init__(self, root: JsonSchema, most: float) -> None:
         self._references = References(root)
-        self._left = _MAX_CHECKS
+        self._left = most
 
     def errors(
         self, schema: Schema, value: Any, path: str = "", depth: int = 0

@@ -151,7 +151,7 @@ class Output:
         """
         if type(value) is ToolResult:
             return self._whole(value)
-        if self._form is None:
+        if self.schema is None:
             # Some hosts refuse a result without content, and models one with an empty text.
             value = "null" if value is None else value
             is_text = type(value) is str
@@ -159,7 +159,7 @@ class Output:
         return Rendered(None, self._json_of(value), False, None, self.is_object, self.is_raw)
 
     def _whole(self, value: ToolResult) -> Rendered:
-        if self._form is None or value.is_error:
+        if self.schema is None or value.is_error:
             rendered = render_whole(value, self._converters)
         elif value.structured_content is UNSET:
             raise OutputMismatch(

@@ -18,7 +18,6 @@ from mcpkit._entries import Entry, EntryOption
 from mcpkit._server.failures import not_found
 from mcpkit._server.server import Server
 from mcpkit._signature.output import Rendered
-from mcpkit._signature.signature import Signature
 from mcpkit._signature.truncation import Truncation, end_of_piece, pieces
 from mcpkit._utils.logs import log
 from mcpkit.context import Context
@@ -59,13 +58,12 @@ class Budget(EntryOption):
     capabilities = ("resources", "results")
 
 
-def prepare(tool: Entry, signature: Signature, options: Mapping[str, Any]) -> None:
+def prepare(tool: Entry, options: Mapping[str, Any], at: str) -> None:
     """Give a tool its budget; raises `RegistrationError`."""
     limit = options["max_result"]
     if type(limit) is not int or limit < _LEAST_RESULT:
         raise RegistrationError(
-            f"{signature.place}: max_result= is a number of characters, at least "
-            f"{_LEAST_RESULT}, not {limit!r}"
+            f"{at}: max_result= is a number of characters, at least {_LEAST_RESULT}, not {limit!r}"
         )
     tool.options["max_result"] = Budget(limit)
 

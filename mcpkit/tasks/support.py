@@ -7,7 +7,6 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from mcpkit._entries import Entry, EntryOption
-from mcpkit._signature.signature import Signature
 from mcpkit.errors import RegistrationError
 
 TaskMode: TypeAlias = Literal["optional", "required", "forbidden"]
@@ -60,12 +59,12 @@ def support_of(tool: Entry) -> TaskSupport:
     return found if isinstance(found, TaskSupport) else _FORBIDDEN
 
 
-def prepare(tool: Entry, signature: Signature, options: Mapping[str, Any]) -> None:
+def prepare(tool: Entry, options: Mapping[str, Any], at: str) -> None:
     """Let a tool run as a task; raises `RegistrationError`."""
     given: Any = options.get("task") or "forbidden"
     try:
         support = given if isinstance(given, TaskSupport) else TaskSupport(given)
     except ValueError as error:
-        raise RegistrationError(f"{signature.place}: {error}") from None
+        raise RegistrationError(f"{at}: {error}") from None
     if support.mode != "forbidden":
         tool.options["task"] = support

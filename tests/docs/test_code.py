@@ -173,6 +173,7 @@ ADDRESS: Final = '{"street": "Rua 1", "town": "Porto"}'
     [
         ("tools", "order", {"title": "Emma", "address": ADDRESS}, "1 of Emma go to Porto (PT)."),
         ("composition", "reviews_add", {"title": "Emma", "text": "Good."}, "1"),
+        ("described", "forecast", {"city": "Oslo"}, '{"city":"Oslo","rain":[0.2]}'),
         ("tools", "pay", {"cents": 300}, "300"),
         ("tools", "count_stock", {}, "3"),
         ("lifespan", "visit", {}, "1"),

@@ -9,7 +9,6 @@ from typing import Any, get_args
 from mcpkit._entries import Entry, EntryOption, prefixed_uri
 from mcpkit._protocol.revisions import APPS_EXTENSION, VIEW_TYPE
 from mcpkit._protocol.wire import some
-from mcpkit._signature.signature import Signature
 from mcpkit.errors import RegistrationError
 from mcpkit.extensions.apps.extension import page_of
 from mcpkit.views import Audience, Html
@@ -66,9 +65,8 @@ def view_of(tool: Entry) -> View:
     return found if isinstance(found, View) else View()
 
 
-def prepare(tool: Entry, signature: Signature, options: Mapping[str, Any]) -> None:
+def prepare(tool: Entry, options: Mapping[str, Any], at: str) -> None:
     """Give a tool its view; raises `RegistrationError`."""
-    at = signature.place
     ui, visibility = options.get("ui"), options.get("visibility")
     if visibility is not None and visibility not in get_args(Audience):
         raise RegistrationError(f'{at}: visibility= is "model" or "app", not {visibility!r}')
