@@ -17,7 +17,7 @@ from typing import Any, Final
 from pydantic_core import to_json
 
 from mcpkit._server.operations import Observer, Operation, session_name
-from mcpkit._utils.json import every_schema, is_object
+from mcpkit._utils.json import DEFINITIONS, References, every_schema, is_object
 from mcpkit._utils.logs import get_logger
 from mcpkit.errors import ProtocolError
 
@@ -102,19 +102,37 @@ def shown_arguments(operation: Operation) -> Mapping[str, Any] | None:
     if entry is None:  # and nothing is known of its arguments
         return None
     schema = getattr(entry, "input_schema", None) or entry.accepts.schema()
-    definitions = any(_is_secret(each) for each in every_schema(schema.get("$defs", {})))
+    properties, references = schema.get("properties", {}), References(schema)
+    rest = {key: each for key, each in schema.items() if key not in ("properties", *DEFINITIONS)}
+    all_hidden = _has_secret(rest, references)  # ``allOf`` may speak of any argument
     shown: dict[str, Any] = {}
     for name, value in given.items():
-        parts = [*every_schema(schema.get("properties", {}).get(name, {"writeOnly": True}))]
-        hidden = any(_is_secret(each) or (definitions and "$ref" in each) for each in parts)
+        hidden = all_hidden or _has_secret(properties.get(name), references)
         text = value if isinstance(value, str) else to_json(value).decode()
         is_long = len(text) > _MAX_TEXT
         shown[name] = "[secret]" if hidden else _shortened(text) if is_long else value
     return shown
 
 
-def _is_secret(schema: Mapping[str, Any]) -> bool:
-    return schema.get("writeOnly") is True or schema.get("format") == "password"
+def _has_secret(schema: Any, references: References) -> bool:
+    """Return True if a value of a schema may hold a secret, also if nothing is known of it."""
+    waiting, seen = [schema], set[int]()
+    while waiting:
+        found = waiting.pop()
+        if found is True or found is False:
+            continue
+        if not is_object(found):
+            return True
+        for part in every_schema(found):
+            if part.get("writeOnly") is True or part.get("format") == "password":
+                return True
+            reference = part.get("$ref")
+            if reference is not None:
+                target = references.resolve(reference) if isinstance(reference, str) else None
+                if id(target) not in seen:
+                    seen.add(id(target))
+                    waiting.append(target)
+    return False
 
 
 def _write(level: int, members: Mapping[str, Any]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from pydantic import BaseModel, SecretStr
@@ -18,6 +18,10 @@ from tests.asking.conftest import accept
 from tests.kit import until
 
 every_revision = pytest.mark.parametrize("revision", REVISIONS)
+
+
+class Point(BaseModel):
+    a: int
 
 
 class Login(BaseModel):
@@ -127,6 +131,65 @@ async def test_arguments_are_logged_on_request_and_secrets_never(
     assert "1234" not in caplog.text
     lines = [each.getMessage() for each in caplog.records if each.name == "mcpkit.audit"]
     assert all(each.isprintable() for each in lines)
+
+
+class Node(BaseModel):
+    password: SecretStr
+    inner: Node | None = None
+
+
+def recursive(x: Node) -> None: ...
+def twice(x: Login, y: Login | None = None) -> None: ...
+def in_lists(x: dict[str, list[Login]]) -> None: ...
+
+
+SECRET: Final[dict[str, Any]] = {"type": "string", "writeOnly": True}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        recursive,
+        twice,
+        in_lists,
+        {
+            "properties": {"x": {"$ref": "#/$defs/a"}},
+            "$defs": {"a": {"$ref": "#/$defs/b"}, "b": SECRET},
+        },
+        {"properties": {"x": {"$ref": "#a"}}, "$defs": {"b": {**SECRET, "$anchor": "a"}}},
+        {"properties": {"x": {"$ref": "#/properties/y"}, "y": SECRET}},
+        {"properties": {"x": {"anyOf": [{"type": "integer"}, {"items": {"format": "password"}}]}}},
+        {"properties": {"x": {}}, "allOf": [{"properties": {"x": SECRET}}]},
+        {"additionalProperties": True},
+    ],
+    ids=str,
+)
+async def test_a_secret_is_hidden_wherever_its_schema_says_so(given: Any, audited: Any) -> None:
+    """SEC-13: through references, in unions, and where nothing is known."""
+    app = MCPKit("audited", audit=Audit(arguments=True))
+
+    async def open_(**arguments: Any) -> None: ...
+
+    if isinstance(given, dict):
+        app.add_tool(open_, name="f", input_schema={"type": "object", **given})
+    else:
+        app.add_tool(given, name="f")
+    async with AsyncTestClient(app) as client:
+        await client.call_tool("f", {"x": {"password": "hunter2"}})
+        await client.call_tool("f", {"x": ["hunter2"]})
+    shown = [each["arguments"]["x"] for each in audited("tools/call")]
+    assert shown == ["[secret]", "[secret]"]
+
+
+async def test_what_is_no_secret_is_shown_beside_one(audited: Any) -> None:
+    def f(x: Node, y: list[int], z: tuple[Point, Point]) -> None: ...
+
+    app = MCPKit("audited", audit=Audit(arguments=True))
+    app.add_tool(f)
+    async with AsyncTestClient(app) as client:
+        await client.call_tool("f", {"x": {}, "y": [1], "z": [{"a": 1}, {"a": 2}]})
+    (call,) = audited("tools/call")
+    assert call["arguments"] == {"x": "[secret]", "y": [1], "z": [{"a": 1}, {"a": 2}]}
 
 
 @pytest.mark.parametrize("kind", ["text", "list"])
