@@ -394,12 +394,17 @@ class TestAbsent:
             (list[int], Field([7])),
             (Annotated[list[int], Field(default=[7])], UNSET),
             (list[int], Field(default_factory=lambda: [7])),
+            (list[int], [7]),
         ):
             arguments = arguments_of(handler(annotation, default))
             arguments.validate({})["x"].append(8)
             assert arguments.validate({}) == {"x": [7]}
             shown = arguments.schema()["properties"]["x"].get("default", [7])
             assert shown == [7]
+
+    def test_a_sentinel_stays_itself(self) -> None:
+        missing = object()
+        assert arguments_of(handler(int, missing)).validate({}) == {}, "Python fills it in"
 
     @pytest.mark.filterwarnings("ignore:Default value")
     def test_a_default_that_cannot_be_copied_is_used_as_it_is(self) -> None:

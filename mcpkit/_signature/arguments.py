@@ -71,6 +71,8 @@ class Field:
         annotation = parameter.annotation
         if type(annotation) is not type or type(self.default) not in _ORDINARY:
             annotation = self._read_fields(annotation)
+            if self.factory is None and not _is_hashable(self.default):
+                self._take_copies(self.default)
         self.required = self.default is UNSET and self.factory is None
         try:
             if get_origin(annotation) in (Union, UnionType):
@@ -119,10 +121,22 @@ class Field:
             self.factory = field.default_factory
             self.default = UNSET if self.factory else field.default
             if self.factory is None and type(self.default) not in _ORDINARY:
-                # As in a model, a handler that changes the default changes a copy.
-                with suppress(Exception):
-                    copy.deepcopy(self.default)
-                    self.factory = functools.partial(copy.deepcopy, self.default)
+                self._take_copies(self.default)
+
+    def _take_copies(self, default: Any) -> None:
+        """Give each call a copy of a default that it may change, as models do."""
+        with suppress(Exception):
+            copy.deepcopy(default)
+            self.factory = functools.partial(copy.deepcopy, default)
+
+
+def _is_hashable(value: object) -> bool:
+    """Return False for a value that may change, such as a list; True for a sentinel."""
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
 
 
 class Texts:
