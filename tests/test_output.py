@@ -252,3 +252,12 @@ class TestToolResult:
             output_of(Point).render(ToolResult(structured_content={"x": "two"}))
         with pytest.raises(OutputMismatch, match="which the schema promises"):
             output_of(Point).render(ToolResult("hi"))
+
+
+def test_a_subclass_of_a_result_is_a_result() -> None:
+    class Failure(ToolResult):
+        def __init__(self, why: str) -> None:
+            super().__init__(why, is_error=True)
+
+    rendered = output_of(ToolResult).render(Failure("closed"))
+    assert (rendered.blocks(), rendered.is_error) == ([TextContent("closed")], True)

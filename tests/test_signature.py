@@ -66,6 +66,8 @@ class TestFunction:
         assert (found.parameters[0].annotation, found.returns) == (Any, UNSET)
         fn = functools.partial(book, "oslo", nights=5)
         assert [(each.name, each.default) for each in inspected(fn).parameters] == [("nights", 5)]
+        functools.update_wrapper(fn, book)
+        assert [(each.name, each.default) for each in inspected(fn).parameters] == [("nights", 5)]
         found = inspected(Counter)
         assert [(each.name, each.annotation) for each in found.parameters] == [("start", int)]
         assert found.returns is Counter

@@ -149,7 +149,7 @@ class Output:
             OutputMismatch: The value does not match the return annotation.
             NotSerializable: A part of the value cannot become JSON.
         """
-        if type(value) is ToolResult:
+        if isinstance(value, ToolResult):
             return self._whole(value)
         if self.schema is None:
             # Some hosts refuse a result without content, and models one with an empty text.

@@ -5,6 +5,7 @@ All introspection happens here, once, when a function is registered.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import types
 from collections.abc import Callable, Mapping, Sequence, Set
@@ -181,6 +182,9 @@ def _parameters(fn: Callable[..., Any], place: str) -> list[_Raw]:
     plain = _plain_parameters(fn)
     if plain is not None:
         return plain
+    if isinstance(fn, functools.partial) and "__signature__" not in vars(fn):
+        # Without `__wrapped__`, behind which `inspect` would not see what is bound.
+        fn = functools.partial(fn.func, *fn.args, **fn.keywords)
     try:
         found = inspect.signature(fn).parameters.values()
     except (TypeError, ValueError):
