@@ -379,3 +379,20 @@ def test_tasks_without_await(revision: str) -> None:
         other.cancel()
         if revision == "2025-11-25":
             assert {task.id, other.id} == {each.id for each in client.tasks()}
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+@pytest.mark.parametrize("handled", ["elicitation", "sampling", "roots", None])
+def test_a_client_gives_the_name_that_it_was_given(revision: str, handled: str | None) -> None:
+    """META-2: whatever it answers."""
+    app: MCPKit[Any] = MCPKit("names")
+
+    @app.tool
+    async def who(ctx: Context) -> str:
+        info = ctx.client.info
+        assert info is not None
+        return f"{info.name} {info.version}"
+
+    handlers: dict[str, Any] = {handled: lambda params: {}} if handled else {}
+    with TestClient(app, revision=revision, name="Editor", version="7", **handlers) as client:
+        assert client.call_tool("who").text == "Editor 7"

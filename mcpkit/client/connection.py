@@ -199,7 +199,8 @@ class ClientConnection:
         }
         self._handlers = {method: each for method, each in given.items() if each is not None}
         declared: dict[str, Any] = {
-            (name := method.partition("/")[0]): _ALL_OF.get(name, {}) for method in self._handlers
+            each: _ALL_OF.get(each, {})
+            for each in (method.partition("/")[0] for method in self._handlers)
         }
         info = {"name": name, "version": version}
         declared.update(capabilities or {})
