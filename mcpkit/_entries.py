@@ -36,6 +36,7 @@ from mcpkit._utils.names import advice_on, library_of, suggest
 from mcpkit._utils.text import truncate
 from mcpkit.dependencies import Idempotent
 from mcpkit.errors import AccessDenied, Forbidden, RegistrationError
+from mcpkit.limits import check_several
 from mcpkit.permissions import Allow, needed_scopes
 from mcpkit.types import Annotations, Icon, Meta, ToolAnnotations
 
@@ -266,6 +267,13 @@ def entry_fields(
     fields = {key: each for key, each in options.items() if each is not None and key in known}
     errors = options.get("expose_errors")
     fields["expose_errors"] = defaults.errors if errors is None else errors_of(errors, at)
+    try:
+        for option in ("tags", "icons", "audience"):
+            check_several(f"{option}=", options.get(option))
+        for icon in options.get("icons") or ():
+            check_several("sizes= of an icon", getattr(icon, "sizes", None))
+    except ValueError as error:
+        raise RegistrationError(f"{at}: {error}") from None
     fields["tags"] = frozenset(options.get("tags") or ())
     fields["scopes"] = needed_scopes(options.get("scopes"), at)
     if "allow" in fields and not can_take(fields["allow"], None, {}):
@@ -340,7 +348,11 @@ def annotations_from(
     for attribute in names.values():
         if attribute != "title" and options.get(attribute) is not None:
             members[attribute] = options[attribute]
-    made = kind(**members)
+    made: Any = kind(**members)
+    try:
+        check_several("annotations: audience", getattr(made, "audience", None))
+    except ValueError as error:
+        raise RegistrationError(f"{at.removesuffix(': annotations')}: {error}") from None
     return made if made != kind() else None
 
 

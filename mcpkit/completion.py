@@ -12,6 +12,7 @@ from mcpkit._signature.signature import Signature, inspect_function
 from mcpkit._utils.json import JsonSchema, copy_schema
 from mcpkit.context import Context, SyncContext
 from mcpkit.errors import Forbidden, InvalidArguments, RegistrationError
+from mcpkit.limits import check_several
 
 Completer: TypeAlias = Callable[
     [str, Mapping[str, str] | None, Context[Any]], Awaitable[Iterable[str]]
@@ -65,7 +66,11 @@ def completers_of(arguments: Arguments, handler: Signature, plan: Planner) -> di
         if callable(values):
             found[each.wire_name] = _from_function(values, handler, plan)
         elif complete is not None or values:
-            found[each.wire_name] = _from_values(list(values))
+            try:
+                check_several("the values of Complete(...)", values)
+            except ValueError as error:
+                raise RegistrationError(f"{handler.place}: {each.name}: {error}") from None
+            found[each.wire_name] = _from_values([*map(str, values)])
     return found
 
 

@@ -22,6 +22,7 @@ from mcpkit._signature.validation import explain
 from mcpkit._utils.json import UNSET, JsonSchema, copy_schema, every_schema, is_object
 from mcpkit._utils.text import quote, summarize
 from mcpkit.errors import ElicitationError, InvalidInputResponse, MissingClientCapability, ToolError
+from mcpkit.limits import check_several
 
 if TYPE_CHECKING:
     from pydantic import GetJsonSchemaHandler
@@ -117,6 +118,9 @@ class Choices:
     multiple: bool = False
     least: int | None = None
     most: int | None = None
+
+    def __post_init__(self) -> None:
+        check_several("the values of Choices(...)", self.values)
 
     def annotation(self) -> Any:
         """Return the type of the answer."""

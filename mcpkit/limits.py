@@ -22,6 +22,13 @@ def check_number(name: str, value: Any, bound: str, what: str = "a number") -> N
         raise ValueError(f"{name} must be {bound} and finite, not {value!r}")
 
 
+def check_several(name: str, values: Any) -> None:
+    """Raise `ValueError` for one value where several are expected; a text would be spelled out."""
+    is_one = isinstance(values, (str, bytes)) or not hasattr(values, "__iter__")
+    if is_one and values is not None:
+        raise ValueError(f"{name} must be a list, such as [{values!r}], not {values!r}")
+
+
 class NotesGiven:
     """A base of frozen dataclasses whose objects know the ``given`` names of their members."""
 

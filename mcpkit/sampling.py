@@ -20,6 +20,7 @@ from mcpkit._signature.validation import MAX_JSON_VALUES, explain
 from mcpkit._utils.json import copy_schema, excess_of, is_array, is_object
 from mcpkit._utils.text import quote
 from mcpkit.errors import ElicitationError, InvalidInputResponse
+from mcpkit.limits import check_several
 from mcpkit.types import (
     AudioContent,
     ContentBlock,
@@ -151,6 +152,8 @@ class Sample(InputRequest[SampleResult]):
         key: str | None = None,
         timeout: float | None = None,
     ) -> None:
+        check_several("hints", hints)
+        check_several("stop", stop)
         given = [messages] if isinstance(messages, (str, SampleMessage)) else messages
         self.messages = [SampleMessage(m) if isinstance(m, str) else m for m in given]
         self.max_tokens = max_tokens

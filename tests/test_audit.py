@@ -162,7 +162,7 @@ SECRET: Final[dict[str, Any]] = {"type": "string", "writeOnly": True}
         {"properties": {"x": {}}, "allOf": [{"properties": {"x": SECRET}}]},
         {"additionalProperties": True},
     ],
-    ids=str,
+    ids=lambda given: getattr(given, "__name__", str(given)),
 )
 async def test_a_secret_is_hidden_wherever_its_schema_says_so(given: Any, audited: Any) -> None:
     """SEC-13: through references, in unions, and where nothing is known."""

@@ -182,11 +182,12 @@ def _parameters(fn: Callable[..., Any], place: str) -> list[_Raw]:
     plain = _plain_parameters(fn)
     if plain is not None:
         return plain
-    if isinstance(fn, functools.partial) and "__signature__" not in vars(fn):
+    shown: Any = cast("Any", fn)
+    if type(fn) is functools.partial and "__signature__" not in vars(fn):
         # Without `__wrapped__`, behind which `inspect` would not see what is bound.
-        fn = functools.partial(fn.func, *fn.args, **fn.keywords)
+        shown = functools.partial(shown.func, *shown.args, **shown.keywords)
     try:
-        found = inspect.signature(fn).parameters.values()
+        found = inspect.signature(shown).parameters.values()
     except (TypeError, ValueError):
         raise RegistrationError(
             f"{place}: has no signature that Python can show; wrap it"

@@ -37,6 +37,7 @@ from mcpkit.errors import (
     ProtocolError,
     SkillError,
 )
+from mcpkit.limits import check_several
 from mcpkit.types import LogLevel, ResourceContents
 
 if TYPE_CHECKING:
@@ -578,6 +579,7 @@ class Client(ClientConnection):
             TimeoutError: The server has not agreed in time.
             ProtocolError, ConnectionClosed: As for `request`.
         """
+        check_several("uris", uris)
         lists = {"tools": tools, "prompts": prompts, "resources": resources}
         kinds = [kind for kind, is_wanted in lists.items() if is_wanted]
         agreed, close = await self._watch(on_change, kinds, uris)

@@ -68,6 +68,7 @@ from mcpkit.errors import (
     ProtocolError,
     UnsupportedProtocolVersion,
 )
+from mcpkit.limits import check_several
 from mcpkit.types import Implementation
 
 if TYPE_CHECKING:
@@ -727,6 +728,7 @@ def _supported_versions(error: Exception) -> Sequence[Any]:
 
 
 def _fixed_roots(roots: Sequence[str | os.PathLike[str]]) -> Handler:
+    check_several("roots", roots)
     texts = [os.fspath(root) for root in roots]
     uris = [text if "://" in text else Path(text).absolute().as_uri() for text in texts]
     return lambda params: {"roots": [{"uri": uri} for uri in uris]}
