@@ -161,9 +161,9 @@ def prefixed_uri(prefix: str, uri: str) -> str:
     return f"{scheme}://{prefix}/{rest}" if separator else f"{prefix}/{uri}"
 
 
-def without_prefix(prefix: str, uri: str) -> str:
-    """Return the URI to which `prefixed_uri` has added a prefix."""
-    scheme, separator, rest = uri.partition("://")
+def without_prefix(prefix: str, uri: str, key: str) -> str:
+    """Return a URI without the prefix that `prefixed_uri` has added to the `key` of its entry."""
+    scheme, separator, rest = uri.partition("://" if "://" in key.partition("{")[0] else "\n")
     return (
         scheme + separator + rest.removeprefix(f"{prefix}/")
         if separator

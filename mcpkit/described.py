@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 from typing_extensions import Self, Unpack
 
@@ -24,7 +24,9 @@ from mcpkit._entries import NO_APP, Defaults, Entry, annotations_from, entry_fie
 from mcpkit._injection import CallPlan, DescribedPlan, limited
 from mcpkit._protocol.input_request import InputRequest
 from mcpkit._protocol.revisions import Revision
-from mcpkit._signature.input_schema import Argument, GivenArguments, GivenOutput
+from mcpkit._signature.input_schema import Argument as Argument
+from mcpkit._signature.input_schema import GivenArguments, GivenOutput
+from mcpkit._signature.signature import can_take, is_async
 from mcpkit._signature.validation import Problems
 from mcpkit._utils.json import JsonSchema
 from mcpkit._utils.names import caller
@@ -33,25 +35,16 @@ from mcpkit.completion import Completer
 from mcpkit.context import Context
 from mcpkit.errors import InvalidArguments, RegistrationError
 from mcpkit.prompts import Prompt, PromptOptions
-from mcpkit.resources import Readable, Resource, ResourceOptions, ResourceTemplate, unchecked_from
+from mcpkit.resources import (
+    SCHEME,
+    Readable,
+    Resource,
+    ResourceOptions,
+    ResourceTemplate,
+    unchecked_from,
+)
 from mcpkit.tools import Tool, ToolOptions, assembled
 from mcpkit.types import Annotations, PromptResult, ResourceResult, ToolResult
-
-if TYPE_CHECKING:
-    # At run time the mixin has no base, because both of its hosts have one.
-    _Base = Readable
-else:
-    _Base = object
-
-__all__ = [
-    "Argument",
-    "DescribedEntry",
-    "Question",
-    "prompt",
-    "resource",
-    "template",
-    "tool",
-]
 
 Call: TypeAlias = Callable[[dict[str, Any], Context[Any]], "Awaitable[ToolResult | Any]"]
 """From the arguments, as the client sent them, to a `ToolResult`, a text or a JSON value."""
@@ -82,11 +75,7 @@ class DescribedEntry:
 
 
 def tool(
-    call: Call,
-    /,
-    *,
-    output_schema: JsonSchema | None = None,
-    **options: Unpack[ToolOptions],
+    call: Call, /, *, output_schema: JsonSchema | None = None, **options: Unpack[ToolOptions]
 ) -> DescribedEntry:
     """Return a tool that is described.
 
@@ -111,7 +100,7 @@ def tool(
         fields, plan = _parts(Tool, ToolOptions, call, options, defaults, at)
         accepts = GivenArguments(schema, f"{at}: input_schema")
         output = GivenOutput(output_schema, f"{at}: output_schema", defaults.converters)
-        return assembled(fields, plan, accepts, output, schema, options, at)
+        return assembled(fields, plan, accepts, output, options, at)
 
     return DescribedEntry(make)
 
@@ -170,7 +159,7 @@ def template(
             **fields,
             template=parsed,
             accepts=_Texts(names),
-            completers=_completers(names, complete),
+            completers=_completers(names, complete, at),
         )
 
     return DescribedEntry(make)
@@ -196,6 +185,12 @@ def prompt(
         RegistrationError: The name or an option is missing or invalid.
     """
     at = f"{caller()}described.prompt({options.get('name')!r})"
+    taken = tuple(arguments)
+    names = [getattr(each, "name", None) for each in taken]
+    if not all(isinstance(each, str) for each in names) or len({*names}) < len(names):
+        raise RegistrationError(
+            f"{at}: arguments= are values of described.Argument with different names"
+        )
 
     def make(defaults: Defaults) -> Prompt:
         fields, plan = _parts(Prompt, PromptOptions, get, options, defaults, at)
@@ -203,8 +198,8 @@ def prompt(
             **fields,
             plan=plan,
             converters=defaults.converters,
-            accepts=_Texts(arguments),
-            completers=_completers(arguments, complete),
+            accepts=_Texts(taken),
+            completers=_completers(taken, complete, at),
         )
 
     return DescribedEntry(make)
@@ -235,10 +230,11 @@ class Question(InputRequest[dict[str, Any]]):
         timeout: float | None = None,
     ) -> None:
         super().__init__(key=key, timeout=timeout)
-        if method not in _NEEDS:
-            raise ValueError(f"{method!r} does not ask for input; use {', '.join(_NEEDS)}")
+        if method not in _METHODS:
+            raise ValueError(f"{method!r} does not ask for input; use {', '.join(_METHODS)}")
         self.METHOD = method
-        self._params, self._needs = dict(params), dict(needs or {_NEEDS[method]: {}})
+        needs = {method.partition("/")[0]: {}} if needs is None else needs
+        self._params, self._needs = dict(params), dict(needs)
 
     def params(self, revision: Revision) -> dict[str, Any]:
         """Return the params, without ``_meta`` from 2026-07-28 on."""
@@ -254,11 +250,7 @@ class Question(InputRequest[dict[str, Any]]):
         return dict(result)
 
 
-_NEEDS: Final = {
-    "elicitation/create": "elicitation",
-    "sampling/createMessage": "sampling",
-    "roots/list": "roots",
-}
+_METHODS: Final = ("elicitation/create", "sampling/createMessage", "roots/list")
 
 
 # --- parts ----------------------------------------------------------------------------------------
@@ -279,13 +271,8 @@ def _readable(
     kind: Any, read: Read, options: Mapping[str, Any], defaults: Defaults, at: str
 ) -> dict[str, Any]:
     fields, plan = _parts(kind, ResourceOptions, read, options, defaults, at)
-    annotations = annotations_from(options, Annotations, at)
-    return {
-        **fields,
-        "annotations": annotations,
-        "plan": plan,
-        "converters": defaults.converters,
-    }
+    fields["annotations"] = annotations_from(options, Annotations, at)
+    return {**fields, "plan": plan, "converters": defaults.converters}
 
 
 def _template(uri: str, at: str) -> UriTemplate:
@@ -293,7 +280,7 @@ def _template(uri: str, at: str) -> UriTemplate:
         found = UriTemplate(uri)
     except ValueError as error:
         raise RegistrationError(f"{at}: {error}") from None
-    if ":" not in uri.partition("{")[0]:
+    if SCHEME.match(uri) is None:
         raise RegistrationError(f"{at}: it has no scheme, such as notes://")
     return found
 
@@ -326,9 +313,16 @@ class _Texts:
         return dict(raw)
 
 
-def _completers(arguments: Iterable[Argument], complete: Complete | None) -> dict[str, Completer]:
+def _completers(
+    arguments: Iterable[Argument], complete: Complete | None, at: str
+) -> dict[str, Completer]:
     if complete is None:
         return {}
+    if not is_async(complete) or not can_take(complete, "", "", {}, None):
+        raise RegistrationError(
+            f"{at}: complete= is an async function of the name of an argument, the text so far, "
+            f"the other arguments, and the context"
+        )
 
     async def suggest(
         name: str, typed: str, others: Mapping[str, str] | None, context: Context[Any]
@@ -338,7 +332,7 @@ def _completers(arguments: Iterable[Argument], complete: Complete | None) -> dic
     return {each.name: partial(suggest, each.name) for each in arguments}
 
 
-class _OwnUri(_Base):
+class _OwnUri(Readable):
     """Hands the plan the URI without the prefix of an inclusion, instead of variables."""
 
     __slots__ = ()
@@ -364,7 +358,7 @@ class _OwnUri(_Base):
         return replace(found, contents=moved)
 
     def _own(self, uri: str) -> str:
-        return without_prefix(self.prefix, uri) if self.prefix else uri
+        return without_prefix(self.prefix, uri, self.key) if self.prefix else uri
 
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)

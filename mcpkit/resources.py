@@ -242,7 +242,7 @@ def make_resource(
         template = UriTemplate(uri, whole=[each.wire_name for each in texts])
     except ValueError as error:
         raise RegistrationError(f"{at}: {error}") from None
-    if "://" not in uri and _SCHEME.match(uri) is None:
+    if "://" not in uri and SCHEME.match(uri) is None:
         raise RegistrationError(f'{at}: {uri!r} has no scheme; write "resource://{uri}"')
     try:
         returns = defaults.converters.returned(signature.returns)
@@ -300,7 +300,7 @@ def _is_text(schema: JsonSchema) -> bool:
     return schema.get("type") == "string" or choices <= {"string", "null"}
 
 
-_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:")
+SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:")
 
 
 def _check_variables(template: UriTemplate, arguments: Arguments, at: str) -> None:

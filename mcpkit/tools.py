@@ -204,17 +204,15 @@ def make_tool(
     fields = function_fields(Tool, ToolOptions, signature, options, defaults)
     if given is None:
         arguments = Arguments(signature)
-        input_schema = arguments.schema()
     else:
         from mcpkit._signature.input_schema import BothArguments
 
         arguments = BothArguments(signature, given)
-        input_schema = given
     output = Output(signature, options.get("structured_output"), defaults.converters)
     if not options.get("description") and _repeats(signature, output.schema):
         fields["description"] = signature.docs.without_returns
     plan = plan_of(fn, signature, options)
-    return assembled(fields, plan, arguments, output, input_schema, options, signature.place)
+    return assembled(fields, plan, arguments, output, options, signature.place)
 
 
 def assembled(
@@ -222,17 +220,16 @@ def assembled(
     plan: CallPlan,
     accepts: Takes,
     output: Output,
-    input_schema: JsonSchema,
     options: Mapping[str, Any],
     at: str,
 ) -> Tool:
     """Return a tool of its parts, with the options of wings; raises `RegistrationError`."""
+    fields = {**fields, "annotations": annotations_from(options, ToolAnnotations, at)}
+    fields["input_schema"] = accepts.schema()
     try:
-        headers = declared_in(input_schema)
+        headers = declared_in(fields["input_schema"])
     except ValueError as error:
         raise RegistrationError(f"{at}: {error}") from None
-    fields = {**fields, "annotations": annotations_from(options, ToolAnnotations, at)}
-    fields["input_schema"] = input_schema
     made = Tool(
         **fields,
         plan=plan,

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import anyio
 import pytest
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from mcpkit import (
     CallLimits,
@@ -105,6 +106,56 @@ def test_results_fit_the_schema_that_is_listed(
         assert not result.is_error
         if revision >= "2025-06-18":
             assert result.data == data
+
+
+REFERRING: Final[dict[str, tuple[Any, Any]]] = {
+    "itself": (
+        {"type": ["object", "null"], "properties": {"next": {"$ref": "#"}}},
+        {"next": {"next": None}},
+    ),
+    "definitions": (
+        {
+            "type": "array",
+            "items": {"$ref": "#/definitions/a"},
+            "definitions": {"a": {"type": "integer"}},
+        },
+        [1],
+    ),
+    "an item": (
+        {
+            "type": "array",
+            "prefixItems": [{"type": "integer"}],
+            "items": {"$ref": "#/prefixItems/0"},
+        },
+        [1, 2],
+    ),
+    "its $id": (
+        {"$id": "https://example.com/x", "$ref": "#/$defs/a", "$defs": {"a": {"type": "integer"}}},
+        3,
+    ),
+    "both": (
+        {"$ref": "#/$defs/a", "$defs": {"a": {"type": "array", "items": {"$ref": "#"}}}},
+        [[], [[]]],
+    ),
+}
+
+
+@every_revision
+@pytest.mark.parametrize("schema", REFERRING)
+def test_references_lead_to_the_same_place_in_a_wrapped_schema(schema: str, revision: str) -> None:
+    """TOOL-11: by an independent validator."""
+    given, value = REFERRING[schema]
+
+    async def call(arguments: dict[str, Any], ctx: Context[Any]) -> Any:
+        return value
+
+    with TestClient(made(call, output_schema=given), revision=revision) as client:
+        (listed,) = client.list_tools()
+        result = client.call_tool("echo", {"ctx": ""})
+    assert not result.is_error
+    if listed.output_schema is not None:
+        Draft202012Validator.check_schema(listed.output_schema)
+        Draft202012Validator(listed.output_schema).validate(result.raw["structuredContent"])
 
 
 @pytest.mark.parametrize(
@@ -271,6 +322,16 @@ def test_the_uri_is_the_owners_in_its_code_and_the_clients_on_the_wire(
             ]
 
 
+def test_a_prefix_before_a_uri_that_holds_another() -> None:
+    inner = MCPKit("inner")
+    inner.add(described.template(read, "fetch:{+u}", name="fetch", unchecked=["u"]))
+    app = MCPKit("outer")
+    app.include(inner, prefix="in")
+    with TestClient(app) as client:
+        own, _ = client.read_resource("in/fetch:http://h/p")
+    assert own == TextResourceContents("in/fetch:http://h/p", "fetch:http://h/p")
+
+
 def test_variables_that_lead_elsewhere_are_refused_unless_they_are_unchecked() -> None:
     """SEC-11: a URI that arrives whole is often a path."""
     app = library()
@@ -332,6 +393,7 @@ def test_a_question_of_another_server_is_passed_on(revision: str) -> None:
 
 # --- registration ---------------------------------------------------------------------------------
 
+TWICE: Final = described.Argument("a")
 TOOL: Final[Any] = partial(described.tool, name="a", input_schema=SCHEMA)
 
 
@@ -355,7 +417,11 @@ TOOL: Final[Any] = partial(described.tool, name="a", input_schema=SCHEMA)
         (lambda: described.template(read, "notes://x", name="a"), "use described.resource"),
         (lambda: described.template(read, "notes://{x", name="a"), "notes://{x"),
         (lambda: described.template(read, "n://{x}", name="a", unchecked=["y"]), "unchecked must"),
+        (lambda: TOOL(echo, output_schema=True), "output_schema is not an object"),
         (lambda: described.prompt(echo), "it needs a name="),
+        (lambda: described.prompt(echo, name="a", arguments=["a"]), "described.Argument"),  # type: ignore[list-item]
+        (lambda: described.prompt(echo, name="a", arguments=[TWICE, TWICE]), "different names"),
+        (lambda: described.prompt(echo, name="a", complete=print), "complete= is an async"),  # type: ignore[arg-type]
     ],
 )
 def test_what_is_wrong_is_reported_where_it_is_written(make: Callable[[], Any], said: str) -> None:

@@ -6,6 +6,8 @@ import asyncio
 import importlib
 import inspect
 import re
+import sys
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import is_dataclass
@@ -372,6 +374,10 @@ def test_a_schema_that_cannot_be_checked_is_refused(schema: Any, said: str) -> N
         ({"exclusiveMinimum": True}, "properties.a.exclusiveMinimum: expected a number, got true"),
         ({"pattern": "("}, "input_schema has a pattern '(' that is not a regular expression"),
         ({"patternProperties": {"[": {}}}, "input_schema has a pattern '['"),
+        ({"enum": []}, "properties.a.enum: expected at least 1 items, got 0"),
+        ({"$ref": "#/definitions/b"}, "definitions.type: expected an object or true or false"),
+        ({"$ref": "#/x-y"}, '#/x-y: type: expected "null" or'),
+        ({"description": "\ud800"}, "input_schema is not JSON"),
     ],
 )
 def test_an_invalid_schema_is_refused(property_: Any, said: str) -> None:
@@ -382,6 +388,9 @@ def test_an_invalid_schema_is_refused(property_: Any, said: str) -> None:
     def open_(**arguments: Any) -> None: ...
 
     schema = {"type": "object", "properties": {"a": property_}}
+    if "$ref" in property_:
+        place = "x-y" if property_["$ref"] == "#/x-y" else "definitions"
+        schema[place] = {"type": "nope", "b": {"type": "nope"}}
     fn: Callable[..., None]
     for fn in (typed, open_):
         refused = refusal(partial(app().add_tool, fn, input_schema=schema), RegistrationError)
@@ -427,6 +436,115 @@ def test_a_schema_beside_a_typed_signature_is_enforced(sent: Any, answer: str) -
 
     with TestClient(shop) as client:
         assert client.call_tool("pay", sent).text == answer
+
+
+def given_schema(property_: dict[str, Any], **more: Any) -> MCPKit[None]:
+    shop = MCPKit("shop")
+
+    @shop.tool(input_schema={"type": "object", "properties": {"a": property_}, **more})
+    def fn(a: Any) -> str:
+        return repr(a)[:20]
+
+    return shop
+
+
+HIDDEN: Final[dict[str, Any]] = {
+    "anyOf": [{"const": "X"}, {"type": "array", "contains": {"$ref": "#/$defs/h"}}]
+}
+
+
+@pytest.mark.parametrize("depth", [1, 5, 30, 60, 90])
+def test_nesting_does_not_lead_past_a_schema(depth: int) -> None:
+    """What is too deep to check is refused, also inside of ``not``."""
+    value: Any = "X"
+    for _ in range(depth):
+        value = [value]
+    with TestClient(
+        given_schema({"not": {"$ref": "#/$defs/h"}}, **{"$defs": {"h": HIDDEN}})
+    ) as client:
+        assert client.call_tool("fn", {"a": value}).is_error
+        assert not client.call_tool("fn", {"a": ["Y"]}).is_error
+
+
+@pytest.mark.parametrize(
+    ("property_", "value", "fits"),
+    [
+        ({"type": "integer", "multipleOf": 2}, 10**400, True),
+        ({"type": "integer", "multipleOf": 2}, 9007199254740993, False),
+        ({"type": "integer", "multipleOf": 10}, 10**17 + 1, False),
+        ({"type": "number", "multipleOf": 0.5}, 10**400, True),
+        ({"type": "number", "multipleOf": 0.1}, 0.3, True),
+    ],
+)
+def test_multiples_of_large_integers(property_: Any, value: Any, fits: bool) -> None:
+    found = schema_errors(property_, value)
+    assert (found == []) is fits
+
+
+@pytest.mark.parametrize(
+    ("property_", "sent", "got"),
+    [
+        ({"type": ["string", "array"]}, "[1,2]", "'[1,2]'"),
+        ({"type": "array"}, "[1,2]", "[1, 2]"),
+        ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "7", "7"),
+        ({"$ref": "#/$defs/n"}, "7", "7"),
+        ({"type": "string", "maxLength": 3}, "[1,2]", "a: expected at most 3 characters, got 5"),
+        ({"pattern": "^x"}, "123", 'a: expected a match of ^x, got "123"'),
+        ({"not": {"type": "string"}}, '["a"]', "a: has a form that is excluded"),
+    ],
+    ids=str,
+)
+def test_only_what_may_not_be_text_is_parsed(property_: Any, sent: str, got: str) -> None:
+    with TestClient(given_schema(property_, **{"$defs": {"n": {"type": "integer"}}})) as client:
+        assert client.call_tool("fn", {"a": sent}).text == got
+
+
+@pytest.mark.parametrize(
+    ("property_", "value"),
+    [
+        ({"type": "array", "items": {"enum": [f"C{i}" for i in range(250)]}}, ["C249"] * 50_000),
+        ({"anyOf": [{"const": i} for i in range(250)]}, [1] * 50_000),
+        (
+            {"patternProperties": {f"^{i}": {} for i in range(50)}},
+            {f"x{i}": 1 for i in range(50_000)},
+        ),
+    ],
+    ids=["enum", "const", "patterns"],
+)
+def test_the_work_of_a_check_is_bounded(property_: Any, value: Any) -> None:
+    """Values are compared once, not with each choice."""
+    counted = Counter[str]()
+    with counting_keys(counted):
+        schema_errors(property_, value)
+    assert sum(counted.values()) < 400_000, "of 12,500,000 pairs"
+
+
+@contextmanager
+def counting_keys(counted: Counter[str]) -> Generator[None]:
+    def count(frame: Any, event: str, argument: Any) -> None:
+        if event == "call" and frame.f_code.co_filename.endswith("input_schema.py"):
+            counted[frame.f_code.co_name] += 1
+
+    sys.setprofile(count)
+    try:
+        yield
+    finally:
+        sys.setprofile(None)
+
+
+@pytest.mark.parametrize("keyword", ["example", "x-example", "default", "examples"])
+def test_data_in_a_schema_is_not_read_as_a_schema(keyword: str) -> None:
+    data: Any = {"name": "x", "dependencies": {}, "$ref": "#/no", "pattern": {"type": "string"}}
+    with TestClient(given_schema({"type": "object", keyword: [data]})) as client:
+        assert not client.call_tool("fn", {"a": {}}).is_error
+
+
+@pytest.mark.parametrize("keyword", ["x-a", "default", "properties", "not"])
+def test_a_schema_that_contains_itself_is_refused(keyword: str) -> None:
+    schema: dict[str, Any] = {"type": "object"}
+    schema[keyword] = {"a": schema} if keyword == "properties" else schema
+    with pytest.raises(RegistrationError, match="input_schema is not JSON"):
+        app().add_tool(known, input_schema=schema)
 
 
 JSON: Final = st.recursive(

@@ -13,10 +13,11 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import islice
 from typing import Any, ClassVar, Final, TypeAlias
 
-from pydantic_core import SchemaError, SchemaValidator, from_json
+from pydantic_core import SchemaError, SchemaValidator, from_json, to_json
 
 from mcpkit._signature.arguments import Arguments, Texts
 from mcpkit._signature.converters import Converters
@@ -38,7 +39,7 @@ _UNSUPPORTED: Final = frozenset(
 _MAX_CHECKS: Final = 60_000
 """Comparisons of a value with a schema in one call: about 100 ms."""
 
-_MAX_DEPTH: Final = 100
+_MAX_DEPTH: Final = 200
 """Schemas inside of each other, through references too."""
 
 
@@ -99,7 +100,7 @@ class GivenArguments:
         """
         values = dict(raw)
         found = schema_errors(self._schema, values)
-        if found and (parsed := _parsed(values, {path for path, _ in found})):
+        if found and (parsed := self._parsed(values)):
             values |= parsed
             found = schema_errors(self._schema, values)
         found += [(name, "unknown argument") for name in raw.keys() & taken]
@@ -110,14 +111,28 @@ class GivenArguments:
             raise InvalidArguments(problems.lines())
         return values
 
+    def _parsed(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments that are JSON texts, and may not be text, parsed."""
+        texts, found = Texts(), dict[str, Any]()
+        properties, references = self._schema.get("properties", {}), References(self._schema)
+        for name in properties.keys() & values.keys():
+            if isinstance(values[name], str) and _excludes_text(properties[name], references):
+                with suppress(ValueError, RecursionError):
+                    found[name] = texts.check(_itself, values[name])
+        return found
 
-def _parsed(values: Mapping[str, Any], wrong: Set[str]) -> dict[str, Any]:
-    """Return the wrong arguments that are JSON texts, parsed."""
-    texts, found = Texts(), dict[str, Any]()
-    for name in wrong & values.keys():
-        with suppress(ValueError, RecursionError):
-            found[name] = texts.check(_itself, values[name])
-    return found
+
+def _excludes_text(schema: Any, references: References, depth: int = 9) -> bool:
+    """Return True if the types of a schema say that no value is a text."""
+    if not is_object(schema) or not depth:
+        return False
+    kinds = schema.get("type")
+    if kinds is not None:
+        return "string" not in ([kinds] if isinstance(kinds, str) else kinds)
+    if "$ref" in schema:
+        return _excludes_text(references.resolve(schema["$ref"]), references, depth - 1)
+    choices: Any = schema.get("anyOf") or schema.get("oneOf") or ()
+    return bool(choices) and all(_excludes_text(e, references, depth - 1) for e in choices)
 
 
 class BothArguments(Arguments):
@@ -173,12 +188,12 @@ class GivenOutput(Output):
     """
 
     def __init__(self, schema: JsonSchema | None, at: str, converters: Converters) -> None:
+        if schema is not None:
+            check_schema(schema, at)
         self._converters = converters
         self.schema = schema
         self.is_raw = True
         self.is_object = schema is not None and schema.get("type") == "object"
-        if schema is not None:
-            check_schema(schema, at)
 
     def _json_of(self, value: Any) -> bytes:
         assert self.schema is not None
@@ -193,26 +208,46 @@ class GivenOutput(Output):
 
 def check_schema(schema: JsonSchema, at: str) -> None:
     """Raise `RegistrationError` if values cannot be checked against a schema."""
-    for path, text in schema_errors(_METASCHEMA, schema, "the schema"):
-        raise RegistrationError(f"{at} is not a JSON Schema (2020-12): {path}: {text}")
+    if not is_object(schema):
+        raise RegistrationError(f"{at} is not an object, but {schema!r:.50}")
+    try:
+        to_json(schema)
+    except ValueError as error:
+        raise RegistrationError(f"{at} is not JSON: {error}") from None
     references = References(schema)
-    for part in (place.schema for place in walk(schema, unknown=True)):
-        wrong = sorted(_UNSUPPORTED & part.keys())
-        if wrong:
+    waiting: list[tuple[str, Any]] = [("the schema", schema)]
+    seen: set[int] = set()
+    while waiting:
+        name, found = waiting.pop()
+        for path, text in schema_errors(_METASCHEMA, found, name, math.inf):
+            place = path if found is schema else f"{name}: {path}"
+            raise RegistrationError(f"{at} is not a JSON Schema (2020-12): {place}: {text}")
+        for part in (place.schema for place in walk(found, seen=seen) if is_object(found)):
+            seen.add(id(part))
+            _check_part(part, at)
+            reference = part.get("$ref")
+            if reference is not None:
+                target = references.resolve(reference)
+                if target is None:
+                    raise RegistrationError(f"{at} has nothing at {reference!r}")
+                if id(target) not in seen:  # it may be outside of the places where schemas are
+                    waiting.append((reference, target))
+
+
+def _check_part(part: Mapping[str, Any], at: str) -> None:
+    wrong = sorted(_UNSUPPORTED & part.keys())
+    if wrong:
+        raise RegistrationError(
+            f"{at} has {wrong[0]}, which mcpkit cannot check; "
+            f"write the properties out, or use additionalProperties"
+        )
+    for pattern in filter(None, (part.get("pattern"), *part.get("patternProperties", ()))):
+        try:
+            _pattern(pattern)
+        except re.error as error:
             raise RegistrationError(
-                f"{at} has {wrong[0]}, which mcpkit cannot check; "
-                f"write the properties out, or use additionalProperties"
-            )
-        reference = part.get("$ref")
-        if isinstance(reference, str) and references.resolve(reference) is None:
-            raise RegistrationError(f"{at} has nothing at {reference!r}")
-        for pattern in filter(None, (part.get("pattern"), *part.get("patternProperties", ()))):
-            try:
-                _pattern(pattern)
-            except re.error as error:
-                raise RegistrationError(
-                    f"{at} has a pattern {pattern!r} that is not a regular expression: {error}"
-                ) from None
+                f"{at} has a pattern {pattern!r} that is not a regular expression: {error}"
+            ) from None
 
 
 def schema_errors(
@@ -229,16 +264,17 @@ def schema_errors(
     try:
         found = islice(_SchemaCheck(root, most).errors(root, value), MAX_PROBLEMS + 1)
         return [(path or name, text) for path, text in found]
-    except _TooManyChecks:
-        return [(name, "too much to check against the schema; send less at once")]
+    except (_Unchecked, RecursionError) as error:
+        return [(name, str(error) if isinstance(error, _Unchecked) else _TOO_DEEP)]
 
 
+_TOO_DEEP: Final = "nested too deeply"
 Problem: TypeAlias = tuple[str, str]
 Schema: TypeAlias = "Mapping[str, Any] | bool"
 
 
-class _TooManyChecks(Exception):
-    """A value takes too long to check."""
+class _Unchecked(Exception):
+    """A value takes too long to check, or is too deep: no error that ``not`` may turn around."""
 
 
 class _SchemaCheck:
@@ -247,27 +283,29 @@ class _SchemaCheck:
     def __init__(self, root: JsonSchema, most: float) -> None:
         self._references = References(root)
         self._left = most
+        self._keys: dict[int, str] = {}
+        self._choices: dict[int, Set[str]] = {}
 
     def errors(
         self, schema: Schema, value: Any, path: str = "", depth: int = 0
     ) -> Iterator[Problem]:
-        self._left -= 1
-        if self._left < 0:
-            raise _TooManyChecks
+        self._spend(1)
         if schema is True:
             return
-        if schema is False or depth > _MAX_DEPTH:
-            yield path, "nested too deeply" if schema else "unknown argument"
+        if schema is False:
+            yield path, "unknown argument"
             return
+        if depth > _MAX_DEPTH:
+            raise _Unchecked(_TOO_DEEP)
         wanted = schema.get("type", ())
         kinds = [wanted] if isinstance(wanted, str) else wanted
         holds = [_KINDS[each][1](value) for each in kinds]
         choices: Sequence[str] = ()
         if holds and not any(holds):
             choices = [_KINDS[each][0] for each in kinds]
-        elif "enum" in schema and _key(value) not in map(_key, schema["enum"]):
+        elif "enum" in schema and self._key(value) not in self._enum(schema):
             choices = [*map(summarize, schema["enum"])]
-        elif "const" in schema and _key(value) != _key(schema["const"]):
+        elif "const" in schema and self._key(value) != self._key(schema["const"]):
             choices = [summarize(schema["const"])]
         if choices:
             yield path, f"expected {' or '.join(choices)}, got {summarize(value)}"
@@ -284,6 +322,26 @@ class _SchemaCheck:
             yield from self._in_members(schema, value, path, depth + 1)
         if not _COMBINING.isdisjoint(schema):
             yield from self._combined(schema, value, path, depth + 1)
+
+    def _spend(self, checks: float) -> None:
+        self._left -= checks
+        if self._left < 0:
+            raise _Unchecked("too much to check against the schema; send less at once")
+
+    def _key(self, value: Any) -> str:
+        if not is_array(value) and not is_object(value):
+            return _key(value)
+        found = self._keys.get(id(value))
+        if found is None:
+            found = self._keys[id(value)] = _key(value)
+            self._spend(len(found) / 16)
+        return found
+
+    def _enum(self, schema: Mapping[str, Any]) -> Set[str]:
+        found = self._choices.get(id(schema))
+        if found is None:
+            found = self._choices[id(schema)] = {*map(_key, schema["enum"])}
+        return found
 
     def _fits(self, schema: Schema, value: Any, depth: int) -> bool:
         return next(self.errors(schema, value, "", depth), None) is None
@@ -315,7 +373,7 @@ class _SchemaCheck:
     def _in_items(
         self, schema: Mapping[str, Any], value: list[Any], path: str, depth: int
     ) -> Iterator[Problem]:
-        if schema.get("uniqueItems") and len({*map(_key, value)}) < len(value):
+        if schema.get("uniqueItems") and len({*map(self._key, value)}) < len(value):
             yield path, "has an item twice"
         first = schema.get("prefixItems", ())
         rest = schema.get("items", True)
@@ -344,6 +402,7 @@ class _SchemaCheck:
         for name in schema.get("dependentSchemas", {}).keys() & value.keys():
             yield from self.errors(schema["dependentSchemas"][name], value, path, depth)
         for name, each in value.items():
+            self._spend(len(patterns) / 4)
             inner = [properties[name]] if name in properties else []
             inner += [patterns[pattern] for pattern in patterns if _pattern(pattern)(name)]
             for one in inner or (others,):
@@ -361,7 +420,12 @@ def _is_number(value: Any) -> bool:
 
 
 def _is_multiple(value: float, unit: float) -> bool:
-    quotient = value / unit
+    if isinstance(value, int) and isinstance(unit, int):
+        return value % unit == 0
+    try:
+        quotient = value / unit
+    except OverflowError:  # an integer beyond all floats
+        return Fraction(value) % Fraction(unit) == 0
     return math.isfinite(quotient) and abs(quotient - round(quotient)) < 1e-9
 
 
@@ -441,7 +505,7 @@ def _metaschema() -> JsonSchema:
     names = {"type": "array", "items": {"type": "string"}}
     kind = {"enum": [*_KINDS]}
     forms: dict[str, JsonSchema] = {
-        "$defs dependentSchemas patternProperties properties": table,
+        "$defs definitions dependentSchemas patternProperties properties": table,
         "additionalProperties contains else if items not propertyNames then": inner,
         "allOf anyOf oneOf prefixItems": several,
         "exclusiveMaximum exclusiveMinimum maximum minimum": {"type": "number"},
@@ -449,7 +513,7 @@ def _metaschema() -> JsonSchema:
         "minContains minItems minLength minProperties": {"type": "integer", "minimum": 0},
         "multipleOf": {"type": "number", "exclusiveMinimum": 0},
         "type": {"if": {"type": "array"}, "then": {"items": kind, "minItems": 1}, "else": kind},
-        "enum": {"type": "array"},
+        "enum": {"type": "array", "minItems": 1},
         "required": names,
         "dependentRequired": {"type": "object", "additionalProperties": names},
         "uniqueItems": {"type": "boolean"},

@@ -16,7 +16,7 @@ from mcpkit._signature.forms import ANNOTATED, UNIONS
 from mcpkit._signature.hints import unalias
 from mcpkit._signature.schema import TypeForm, form_of, settle_references
 from mcpkit._signature.signature import Signature
-from mcpkit._utils.json import UNSET, JsonSchema, copy_schema
+from mcpkit._utils.json import UNSET, JsonSchema, copy_schema, every_schema
 from mcpkit.errors import RegistrationError
 from mcpkit.types import (
     BLOCK_TYPES,
@@ -71,9 +71,24 @@ class Rendered:
 def wrapped_schema(schema: JsonSchema) -> JsonSchema:
     """Return the schema of an object with the single member ``result``, which has a schema."""
     inner = dict(schema)
+    leads = [str(each["$ref"]) for each in every_schema(inner) if "$ref" in each]
+    if "$id" in inner:  # references are relative to it
+        return _result_of(inner)
+    if not all(each.startswith("#/$defs/") for each in leads):
+        # Some lead elsewhere than into the definitions, which are moved otherwise.
+        inner = copy_schema(schema)
+        for each in every_schema(inner):
+            target = str(each.get("$ref", ""))
+            if target == "#" or target.startswith("#/"):
+                each["$ref"] = f"#/properties/result{target[1:]}"
+        return _result_of(inner)
     definitions = inner.pop("$defs", None)
-    wrapped = {"type": "object", "properties": {"result": inner}, "required": ["result"]}
+    wrapped = _result_of(inner)
     return {**wrapped, "$defs": definitions} if definitions else wrapped
+
+
+def _result_of(schema: JsonSchema) -> JsonSchema:
+    return {"type": "object", "properties": {"result": schema}, "required": ["result"]}
 
 
 class OutputMismatch(Exception):
