@@ -61,8 +61,11 @@ class EntryOption:
 
     capabilities: Collection[str] = ()
     """The capabilities that a server has because of it; an extension by its identifier."""
-    hides: bool = False
-    """True if it hides the entry from clients that show no views."""
+
+    @property
+    def hides(self) -> bool:
+        """True if it hides the entry from clients that show no views."""
+        return False
 
     def members(self) -> Mapping[str, Any]:
         """Return the members that the entry has in its list, besides its own."""
@@ -163,12 +166,9 @@ def prefixed_uri(prefix: str, uri: str) -> str:
 
 def without_prefix(prefix: str, uri: str, key: str) -> str:
     """Return a URI without the prefix that `prefixed_uri` has added to the `key` of its entry."""
-    scheme, separator, rest = uri.partition("://" if "://" in key.partition("{")[0] else "\n")
-    return (
-        scheme + separator + rest.removeprefix(f"{prefix}/")
-        if separator
-        else uri[len(prefix) + 1 :]
-    )
+    if "://" in key.partition("{")[0]:
+        return uri.replace(f"://{prefix}/", "://", 1)
+    return uri.removeprefix(f"{prefix}/")
 
 
 # --- access ---------------------------------------------------------------------------------------
@@ -268,7 +268,7 @@ def entry_fields(
     errors = options.get("expose_errors")
     fields["expose_errors"] = defaults.errors if errors is None else errors_of(errors, at)
     try:
-        for option in ("tags", "icons", "audience"):
+        for option in ("tags", "icons"):
             check_several(f"{option}=", options.get(option))
         for icon in options.get("icons") or ():
             check_several("sizes= of an icon", getattr(icon, "sizes", None))

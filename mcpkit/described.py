@@ -81,9 +81,9 @@ def tool(
 
     Args:
         call: An ``async def`` of the arguments, which fit the input schema, and the context.
-        output_schema: The JSON Schema (2020-12) of the structured content. A result that does not
-            fit it fails as one of a function does; without it there is no structured content,
-            unless `call` returns a `ToolResult` with some.
+        output_schema: The JSON Schema (2020-12) of the structured content; a result that does not
+            fit is an error. None: results are content only, unless `call` returns a `ToolResult`
+            with structured content.
         options: As for `MCPKit.tool`; ``name`` and ``input_schema`` are required.
 
     Raises:
@@ -141,7 +141,7 @@ def template(
         read: As for `resource`; it gets each URI that matches, as a whole.
         uri_template: RFC 6570, absolute, with variables.
         complete: Suggests values for the variables.
-        options: As for `resource`; ``unchecked`` too, because paths may be built from a URI.
+        options: As for `resource`, with ``unchecked``.
 
     Raises:
         RegistrationError: The template, the name or an option is missing or invalid.
@@ -217,7 +217,7 @@ class Question(InputRequest[dict[str, Any]]):
         key, timeout: As for `Context.elicit`.
 
     Raises:
-        ValueError: There is no such method.
+        ValueError: The method is unknown.
     """
 
     def __init__(

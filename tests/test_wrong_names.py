@@ -514,13 +514,13 @@ def test_only_what_may_not_be_text_is_parsed(property_: Any, sent: str, got: str
 def test_the_work_of_a_check_is_bounded(property_: Any, value: Any) -> None:
     """Values are compared once, not with each choice."""
     counted = Counter[str]()
-    with counting_keys(counted):
+    with counting_calls(counted):
         schema_errors(property_, value)
     assert sum(counted.values()) < 400_000, "of 12,500,000 pairs"
 
 
 @contextmanager
-def counting_keys(counted: Counter[str]) -> Generator[None]:
+def counting_calls(counted: Counter[str]) -> Generator[None]:
     def count(frame: Any, event: str, argument: Any) -> None:
         if event == "call" and frame.f_code.co_filename.endswith("input_schema.py"):
             counted[frame.f_code.co_name] += 1

@@ -26,7 +26,7 @@ class View(EntryOption):
     capabilities = (APPS_EXTENSION,)
 
     @property
-    def hides(self) -> bool:  # type: ignore[override]
+    def hides(self) -> bool:
         """True for a tool of views, which clients without views would show to the model."""
         return self.visibility == "app"
 
@@ -43,11 +43,11 @@ class View(EntryOption):
         return (page,)
 
     def check(self, entry: Entry, registry: Any) -> None:
-        """Raise `RegistrationError` if there is no view at the URI (APP-4)."""
+        """Raise `RegistrationError` if the URI is not that of a view (APP-4)."""
         found = None if self.uri is None else registry.resource(self.uri)
         if self.uri is not None and (found is None or found[0].mime_type != VIEW_TYPE):
             raise RegistrationError(
-                f"the tool {entry.name!r} has ui={self.uri!r}, and there is no such view; add it "
+                f"the tool {entry.name!r} has ui={self.uri!r}, which is not a view; add it "
                 f"with @app.ui({self.uri!r})"
             )
 

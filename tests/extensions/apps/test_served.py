@@ -232,7 +232,7 @@ async def test_a_view_that_does_not_exist_stops_the_start() -> None:
         async with AsyncTestClient(app):
             pass
     app.add_resource(lambda: "", "ui://chart", name="page", mime_type="text/html")
-    with pytest.raises(RegistrationError, match="no such view"):
+    with pytest.raises(RegistrationError, match="which is not a view"):
         async with AsyncTestClient(app):
             pass
 
