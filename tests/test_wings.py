@@ -210,6 +210,7 @@ APP: Final = "import mcpkit; from mcpkit import MCPKit; app = MCPKit('core'); f 
 USES: Final = {
     "cli": ("import mcpkit.cli", "mcpkit.cli"),
     "client": ("mcpkit.Client", "mcpkit.client"),
+    "fetching": ("import mcpkit._utils.fetch", "mcpkit._utils.fetch"),
     "stores": ("app.tool(f, name='f', task='optional'); app.run()", "mcpkit.tasks"),
     "tasks": ("app.tool(f, name='f', task='optional'); app.run()", "mcpkit.tasks"),
     "keyed calls": ("app.tool(f, name='f', single_flight=True)", "mcpkit.idempotency"),

@@ -22,16 +22,23 @@ class Wing(NamedTuple):
 
 WINGS: Final[dict[str, Wing]] = {
     "cli": Wing(("cli/", "templates/", "__main__.py", "unmigrated.py")),
-    "client": Wing(("client/",), ("cli", "testing")),
+    "client": Wing(("client/", "_utils/targets.py"), ("cli", "testing")),
+    "fetching": Wing(("_utils/fetch.py", "_utils/turns.py"), ("auth", "client")),
     "stores": Wing(("_stores/",), ("tasks", "authorization server")),
-    "tasks": Wing(("tasks/", "_input_requests/task_replay.py"), ("keyed calls", "cli", "testing")),
+    "tasks": Wing(
+        ("tasks/", "_input_requests/task_replay.py", "_signature/truncation.py"),
+        ("keyed calls", "cli", "testing"),
+    ),
     "keyed calls": Wing(("idempotency.py", "tasks/calls.py")),
     "auth": Wing(("auth/", "transports/http/authorization.py"), ("authorization server", "cli")),
     "authorization server": Wing(("auth/server/",)),
     "apps": Wing(("extensions/apps/", "views.py"), ("cli",)),
     "skills": Wing(("extensions/skills/", "_protocol/skills.py"), ("client",)),
     "observation": Wing(
-        ("audit.py", "metrics.py", "telemetry.py", "tracing.py", "transports/http/metrics.py")
+        (
+            *("audit.py", "metrics.py", "telemetry.py", "tracing.py"),
+            *("_utils/semconv.py", "transports/http/metrics.py"),
+        )
     ),
     "call limits": Wing(("call_limits.py",)),
     "files": Wing(("providers/files.py",), ("skills",)),

@@ -66,7 +66,7 @@ def is_remote(target: str) -> bool:
     """Return True if a target is a URL that other machines may reach."""
     from urllib.parse import urlsplit
 
-    from mcpkit._utils.fetch import is_loopback_name  # only URLs need it
+    from mcpkit._utils.addresses import is_loopback_name  # only URLs need it
 
     try:
         parts = urlsplit(target)

@@ -10,7 +10,8 @@ from typing import Any, Final
 
 import anyio
 
-from mcpkit._utils.fetch import FetchError, basic_credentials, check_address, fetch_json
+from mcpkit._utils.addresses import check_address
+from mcpkit._utils.fetch import FetchError, basic_credentials, fetch_json
 from mcpkit._utils.json import is_array
 from mcpkit._utils.logs import get_logger
 from mcpkit._utils.names import with_suggestions

@@ -9,7 +9,8 @@ from urllib.parse import urlsplit
 
 import anyio
 
-from mcpkit._utils.fetch import FetchError, check_address, fetch_json
+from mcpkit._utils.addresses import check_address
+from mcpkit._utils.fetch import FetchError, fetch_json
 from mcpkit._utils.json import is_array, is_object
 from mcpkit._utils.logs import get_logger
 from mcpkit._utils.names import with_suggestions

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
-from mcpkit._utils.fetch import check_address
+from mcpkit._utils.addresses import check_address
 from mcpkit._utils.json import is_array
 from mcpkit._utils.names import with_suggestions
 from mcpkit.errors import MCPKitError

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from mcpkit._utils.fetch import check_address
+from mcpkit._utils.addresses import check_address
 from mcpkit.cli._terminal import SECRET, TOKEN, fail
 from mcpkit.client.auth.authorization_code import OAuth
 from mcpkit.client.auth.base import (

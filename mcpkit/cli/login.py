@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import typer
 
-from mcpkit._utils.fetch import check_address
+from mcpkit._utils.addresses import check_address
 from mcpkit._utils.targets import is_url
 from mcpkit._utils.text import single_line
 from mcpkit.cli._connection import connected, run_async

@@ -11,7 +11,8 @@ from hmac import compare_digest
 from typing import Any, Final
 from urllib.parse import SplitResult, urlsplit
 
-from mcpkit._utils.fetch import FetchError, fetch_public, is_loopback_name
+from mcpkit._utils.addresses import is_loopback_name
+from mcpkit._utils.fetch import FetchError, fetch_public
 from mcpkit._utils.json import is_array, is_object
 from mcpkit._utils.quota import RateLimit
 from mcpkit.auth.server.keys import hash_of

@@ -18,7 +18,8 @@ from urllib.parse import urlsplit
 import anyio
 from pydantic import TypeAdapter
 
-from mcpkit._utils.fetch import is_loopback_name, s256
+from mcpkit._utils.addresses import is_loopback_name
+from mcpkit._utils.fetch import s256
 from mcpkit.auth.server.keys import ALGORITHM, EXTRA_LIFETIME, KeyStore, hash_of
 from mcpkit.auth.server.login import Login, LoginRefused, ProviderUnavailable, UpstreamTokens, User
 from mcpkit.auth.server.messages import OAuthError

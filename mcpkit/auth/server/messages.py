@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect, cookie_parser
 from starlette.requests import Request as HttpRequest
 from starlette.responses import RedirectResponse, Response
 
-from mcpkit._utils.fetch import is_loopback_name
+from mcpkit._utils.addresses import is_loopback_name
 from mcpkit._utils.quota import Quota, QuotaExceeded, RateLimit
 from mcpkit.auth.verifiers import EndpointUrls
 

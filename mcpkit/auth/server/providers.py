@@ -19,11 +19,11 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from pydantic_core import to_json
 
+from mcpkit._utils.addresses import check_address
 from mcpkit._utils.fetch import (
     FetchError,
     Response,
     basic_credentials,
-    check_address,
     fetch,
     fetch_json,
     is_token,

@@ -15,7 +15,7 @@ from urllib.parse import urlencode, urlsplit
 
 from starlette.responses import JSONResponse, Response
 
-from mcpkit._utils.fetch import check_address
+from mcpkit._utils.addresses import check_address
 from mcpkit._utils.logs import get_logger
 from mcpkit._utils.names import with_suggestions
 from mcpkit._utils.quota import Quota, RateLimit

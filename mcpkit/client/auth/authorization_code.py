@@ -12,7 +12,8 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import anyio
 
-from mcpkit._utils.fetch import check_address, s256, shorten
+from mcpkit._utils.addresses import check_address
+from mcpkit._utils.fetch import s256, shorten
 from mcpkit.client.auth.base import (
     AuthorizationFailed,
     check_named,

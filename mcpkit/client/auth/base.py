@@ -11,16 +11,8 @@ from ipaddress import ip_address
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 from urllib.parse import urlsplit
 
-from mcpkit._utils.fetch import (
-    FetchError,
-    Response,
-    check_address,
-    fetch,
-    is_loopback_name,
-    is_public,
-    is_token,
-    shorten,
-)
+from mcpkit._utils.addresses import check_address, is_loopback_name
+from mcpkit._utils.fetch import FetchError, Response, fetch, is_public, is_token, shorten
 from mcpkit.errors import ConnectionClosed
 
 DEFAULT_PORTS: Final = {"http": ":80", "https": ":443"}

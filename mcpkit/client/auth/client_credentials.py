@@ -7,7 +7,8 @@ import time
 from collections.abc import Iterable
 from typing import Any, Final
 
-from mcpkit._utils.fetch import check_address, is_token, shorten
+from mcpkit._utils.addresses import check_address
+from mcpkit._utils.fetch import is_token, shorten
 from mcpkit.client.auth.base import AuthorizationFailed, TextOrFunction, current, request
 from mcpkit.client.auth.discovery import SECRET_METHODS, Issuer, Resource, Scopes
 from mcpkit.client.auth.storage import Credentials, TokenStore

@@ -13,14 +13,8 @@ from typing import Any, Final
 
 import anyio
 
-from mcpkit._utils.fetch import (
-    Response,
-    basic_credentials,
-    check_address,
-    is_token,
-    redact,
-    shorten,
-)
+from mcpkit._utils.addresses import check_address
+from mcpkit._utils.fetch import Response, basic_credentials, is_token, redact, shorten
 from mcpkit._utils.quota import RateLimit
 from mcpkit._utils.turns import PerEventLoop
 from mcpkit.client.auth.base import (

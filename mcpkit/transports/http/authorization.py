@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlsplit
 
 from mcpkit._protocol.messages import encode
-from mcpkit._utils.fetch import is_loopback_name
+from mcpkit._utils.addresses import is_loopback_name
 from mcpkit._utils.logs import log
 from mcpkit._utils.turns import Turns
 from mcpkit.auth.verifiers import EmbeddedServer, EndpointUrls, VerifierUnavailable, resource_server

@@ -10,7 +10,7 @@ from inspect import isawaitable
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from mcpkit._utils.fetch import check_address, is_loopback_name
+from mcpkit._utils.addresses import check_address, is_loopback_name
 from mcpkit._utils.logs import log
 from mcpkit._utils.text import quote
 from mcpkit.errors import AccessDenied, Forbidden

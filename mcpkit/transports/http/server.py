@@ -21,7 +21,7 @@ import uvicorn
 from anyio import CancelScope
 from typing_extensions import Unpack
 
-from mcpkit._utils.fetch import is_loopback_name
+from mcpkit._utils.addresses import is_loopback_name
 from mcpkit._utils.logs import get_logger, log
 from mcpkit._utils.text import single_line
 from mcpkit.transports import Address, Served, exit_now, stop_signals
