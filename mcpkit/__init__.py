@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from mcpkit.client.tasks import TaskHandle as TaskHandle
     from mcpkit.context import CallNext as CallNext
     from mcpkit.context import Context as Context
-    from mcpkit.context import CurrentTask as CurrentTask
     from mcpkit.context import SyncContext as SyncContext
     from mcpkit.dependencies import Claim as Claim
     from mcpkit.dependencies import Complete as Complete
@@ -70,6 +69,7 @@ if TYPE_CHECKING:
     from mcpkit.sampling import Sample as Sample
     from mcpkit.sampling import SampleMessage as SampleMessage
     from mcpkit.sampling import SampleResult as SampleResult
+    from mcpkit.tasks.current import CurrentTask as CurrentTask
     from mcpkit.tasks.options import TaskOptions as TaskOptions
     from mcpkit.tasks.support import TaskSupport as TaskSupport
     from mcpkit.tools import tool as tool
@@ -101,7 +101,7 @@ __getattr__ = importer(
     {
         **_PUBLIC,
         "mcpkit.app": "MCPKit",
-        "mcpkit.context": "CallNext Context CurrentTask SyncContext",
+        "mcpkit.context": "CallNext Context SyncContext",
         "mcpkit.dependencies": "Claim Complete Depends Env Idempotent MirroredHeader",
         "mcpkit.elicitation": "Accepted Choices Declined Dismissed Elicit Elicitation",
         "mcpkit.errors": (

@@ -101,6 +101,8 @@ class Entry(ABC):
     expose_errors: tuple[type[Exception], ...] = ()  # shown to the client, like a `PublicError`
     scopes: tuple[str, ...] = ()  # that a caller over HTTP needs
     allow: Allow | None = None
+    origin: tuple[Any, ...] = ()
+    """How the app that it comes from is included, the `Inclusion` of that app first."""
     tells_how: bool = field(default=True, init=False)
     """False once the log has explained how to show the text of its exceptions."""
 

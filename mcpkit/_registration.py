@@ -12,12 +12,15 @@ from typing_extensions import TypeVar, Unpack
 
 from mcpkit import _wings
 from mcpkit._entries import Defaults, Errors, decorated, errors_of, marked_in
+from mcpkit._server.inclusions import Inclusion, Transform
 from mcpkit._utils.names import caller, with_suggestions
 from mcpkit.context import ListKind
 from mcpkit.errors import RegistrationError
+from mcpkit.limits import check_several
 from mcpkit.middleware import MiddlewareT, check_middleware
 from mcpkit.permissions import needed_scopes
 from mcpkit.prompts import PromptOptions, make_prompt
+from mcpkit.providers import Provider
 from mcpkit.resources import ResourceOptions, make_resource
 from mcpkit.tools import ToolOptions, make_tool
 
@@ -38,6 +41,8 @@ class Registration(ABC):
     def __init__(self, server: Server) -> None:
         self._server = server
         self._defaults = Defaults(server.converters, server.settings.expose_errors)
+        self._parts: list[Any] = []
+        """The included apps, and the `Held` lifespans of included providers."""
 
     @property
     def name(self) -> str:
@@ -48,6 +53,15 @@ class Registration(ABC):
     def server(self) -> Server:
         """The registry, the identity and the settings, for transports."""
         return self._server
+
+    def _all_parts(self) -> list[Any]:
+        """Return the parts of this app and of all that it includes, each once."""
+        found: dict[Any, None] = {}
+        for each in self._parts:
+            found[each] = None
+            if isinstance(each, Registration):
+                found |= dict.fromkeys(each._all_parts())
+        return [*found]
 
     @abstractmethod
     def _parts_of_served(self) -> Mapping[str, bool]:
@@ -281,30 +295,63 @@ class Registration(ABC):
         prefix: str | None = None,
         expose_errors: Errors | None = None,
         scopes: Sequence[str] = (),
+        tags: Collection[str] = (),
+        transform: Transform | None = None,
     ) -> None:
-        """Add the marked functions of a module, an object or a class, or the entries of an app.
+        """Add the entries of another app, of a provider, or the marked functions of something.
+
+        Of an app, everything that is registered there now and later is added, with the converters
+        and exceptions of that app. Its lifespan is entered after that of the served app, and its
+        middleware is run for the requests that name one of its entries. An app with routes, checks
+        of readiness, extensions, ``auth=`` or ``scope_hierarchy=`` is rejected, because only the
+        served app can have those.
 
         The module-level decorators `tool`, `resource` and `prompt` mark functions. Methods of an
         object are bound to it; of a class, static and class methods are added.
 
-        Of an app, everything that is registered there now and later is added, with the converters
-        and exceptions of that app. An app with a lifespan, middleware, routes, extensions,
-        ``auth=`` or ``scope_hierarchy=`` is rejected, because only the served app can have those.
-
         Args:
-            source: A module, an instance, a class, or another app.
+            source: Another app, a `Provider`, a module, an instance, or a class.
             prefix: Put before names, ``prefix_name``, and URIs, ``scheme://prefix/rest``.
             expose_errors: The exceptions whose text clients see, unless a mark has its own; the
                 app's if None.
             scopes: The scopes that all of it needs, in addition to those of each part.
+            tags: The tags that all of it has, in addition to those of each part.
+            transform: A function of each entry, which it may change by assigning to its attributes:
+                returns the entry to add, or None to leave it out. It sees names and URIs without
+                the prefix.
 
         Raises:
             RegistrationError: Nothing is marked, a marked function cannot be served, a name is
                 taken, or the app has what an included app may not have.
         """
+        check_several("tags=", tags)
         needed = needed_scopes(scopes, "include()")
+        options: dict[str, Any] = {
+            "prefix": prefix,
+            "scopes": needed,
+            "tags": frozenset(tags),
+            "transform": transform,
+        }
+        registry = self._server.registry
+        if isinstance(source, (Registration, Provider)) and expose_errors is not None:
+            raise RegistrationError(
+                f"include({source!r:.80}): expose_errors= is for marked functions; an app has its "
+                f"own, and a provider that of the app"
+            )
         if isinstance(source, Registration):
-            self._include_app(source, prefix, expose_errors, needed)
+            self._check_included(source)
+            self._check_time(source.name, [source, *source._all_parts()])
+            inclusion = Inclusion(source.server.registry, registry, app=source, **options)
+            self._server.include(inclusion, source.server.changes)
+            self._parts.append(source)
+            return
+        if isinstance(source, Provider):
+            context = self._server.provide(source, self._defaults, **options)
+            if type(source).lifespan is not Provider.lifespan:
+                from mcpkit._concurrency.held import Held  # it needs an event loop
+
+                self._check_time(type(source).__name__, [None])
+                self._parts.append(Held(partial(source.lifespan, context)))
             return
         found = marked_in(source)
         if not found:
@@ -316,34 +363,25 @@ class Registration(ABC):
         defaults = self._defaults
         if expose_errors is not None:
             defaults = defaults._replace(errors=errors_of(expose_errors, "include()"))
-        for fn, make, args, options in found:
-            entry = make(fn, *args, defaults, **options)
-            entry = entry.prefixed(prefix) if prefix else entry
-            entry.scopes = tuple(dict.fromkeys((*needed, *entry.scopes)))
-            self._add(entry)
+        inclusion = Inclusion(None, registry, **options)
+        for fn, make, args, given in found:
+            entry = inclusion.copied(make(fn, *args, defaults, **given))
+            if entry is not None:
+                self._add(entry)
 
-    def _include_app(
-        self,
-        source: Registration,
-        prefix: str | None,
-        errors: Errors | None,
-        scopes: tuple[str, ...],
-    ) -> None:
+    def _check_time(self, name: str, parts: Sequence[Any]) -> None:
+        """Raise `RegistrationError` if a lifespan among the parts could not be entered any more."""
+        lives = any(getattr(each, "_lifespan", True) is not None for each in parts)
+        if lives and self._server.composed:
+            raise RegistrationError(
+                f"include({name}): it has a lifespan; include it before the app is served"
+            )
+
+    def _check_included(self, source: Registration) -> None:
         at = f"include({source.name})"
         for part, is_there in source._parts_of_served().items():
             if is_there:
                 raise RegistrationError(f"{at}: it has {part}; give that to the app that is served")
-        if errors is not None:
-            raise RegistrationError(
-                f"{at}: expose_errors= is for marked functions; an app has its own"
-            )
-        if (prefix or scopes) and source.server.registry.providers:
-            raise RegistrationError(
-                f"{at}: it offers files, with URIs and scopes of their own, files(…, scopes=…); "
-                f"omit prefix= and scopes="
-            )
-        self._server.registry.include(source.server.registry, prefix, scopes)
-        source.server.changes.forward(self._server.changes, prefix)
 
     @overload
     def converter(self, kind: type[T], convert: Callable[[T], Any], /) -> None: ...
@@ -414,10 +452,9 @@ class Registration(ABC):
             )
             return
         directory = _wings.files.Directory(
-            path, uri, pattern=pattern, hidden=hidden, mime_type=mime_type, scopes=needed
+            path, uri, pattern=pattern, hidden=hidden, mime_type=mime_type
         )
-        self._server.registry.add(directory.template)
-        self._server.registry.add_provider(directory)
+        self.include(directory, scopes=needed)
 
     def skills(
         self, path: str | os.PathLike[str], *, prefix: str = "", scopes: Sequence[str] = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from importlib import import_module
 from inspect import signature
@@ -242,8 +242,6 @@ class MCPKit(Registration, Generic[StateT]):
     def _parts_of_served(self) -> Mapping[str, bool]:
         server = self._server
         return {
-            "a lifespan": self._lifespan is not None,
-            "middleware": bool(server.middleware),
             "routes": bool(self.routes),
             "checks of readiness": bool(server.ready_checks),
             "extensions": any(not each.is_implicit for each in server.extensions),
@@ -303,16 +301,17 @@ class MCPKit(Registration, Generic[StateT]):
         """
         server = self._server.replace(overrides=overrides) if overrides else self._server
         enter = self._lifespan if lifespan is UNSET else lifespan
-        if enter is None:
-            server.registry.check_entries()
-            yield server
-            return
-        manager: Any = enter(self)
-        if not hasattr(manager, "__aenter__"):
-            raise RegistrationError(not_a_manager(enter))
-        async with manager as state:
+        states: dict[Any, Any] = {None: None}
+        async with AsyncExitStack() as stack:
+            if enter is not None:
+                states[None] = await _enter(stack, self, enter)
+            for part in self._all_parts():
+                if not isinstance(part, Registration):
+                    await stack.enter_async_context(part.hold())
+                elif (lifespan := getattr(part, "_lifespan", None)) is not None:
+                    states[part] = await _enter(stack, part, lifespan)
             server.registry.check_entries()  # not earlier: a lifespan may add tools
-            yield server.replace(state=state)
+            yield server if states == {None: None} else server.replace(states=states)
 
     def connect(
         self,
@@ -348,7 +347,7 @@ class MCPKit(Registration, Generic[StateT]):
             raise MissingEnvironment(missing)
         if wrong := secret_weakness(self._server.settings.secrets):
             raise MissingEnvironment([SECRET], wrong)
-        if self._lifespan is None:
+        if self._lifespan is None and not self._parts:
             server.registry.check_entries()
 
     def _serving(self) -> AbstractAsyncContextManager[Server]:
@@ -496,3 +495,11 @@ def _apps() -> Extension:
 def _tasks() -> Extension:
     extension: Extension = _wings.tasks.Tasks()
     return extension
+
+
+async def _enter(stack: AsyncExitStack, app: Registration, lifespan: Any) -> Any:
+    """Enter a lifespan, and return what it yields; `RegistrationError` if it is none."""
+    manager: Any = lifespan(app)
+    if not hasattr(manager, "__aenter__"):
+        raise RegistrationError(not_a_manager(lifespan))
+    return await stack.enter_async_context(manager)

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 
     from mcpkit._concurrency.threads import Threads
     from mcpkit.http import HttpRequest
+    from mcpkit.tasks.current import CurrentTask
     from mcpkit.types import ResourceResult
 
 StateT = TypeVar("StateT", default=Any)
@@ -133,7 +134,7 @@ class ContextBackend:
 
     __slots__ = (
         *("asker", "cancel_task", "cancelled", "is_over", "last_progress", "request"),
-        *("server", "session", "state"),
+        *("server", "session", "states"),
     )
 
     def __init__(self, session: RunOwner, server: Any, request: Request) -> None:
@@ -142,7 +143,8 @@ class ContextBackend:
         self.server = server
         """The `mcpkit._server.server.Server` that the request arrived at."""
         self.request = request
-        self.state = server.state
+        self.states: Mapping[Any, Any] = server.states
+        """What lifespans have yielded, by the app; that of the served app by None."""
         self.cancelled = False
         """True once the client has cancelled; a thread must check."""
         self.is_over = False
@@ -178,11 +180,15 @@ class ContextBackend:
         return await (answers if slot is None else slot.pause(answers))
 
     async def sample_with_tools(
-        self, sample: Sample, functions: Sequence[Callable[..., Any]], rounds: int
+        self,
+        sample: Sample,
+        functions: Sequence[Callable[..., Any]],
+        rounds: int,
+        context: Context[Any],
     ) -> SampleResult:
         """Ask the client's model, which may call functions before it answers.
 
-        After `rounds` of calls it has to answer without tools.
+        After `rounds` of calls it has to answer without tools. The functions get the context.
         """
         raise NotImplementedError
 
@@ -202,29 +208,6 @@ class ContextBackend:
     def from_thread(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
         """Run an async function on the event loop, from a worker thread, and wait for it."""
         return self.session.threads.run_on_loop(function, *args)
-
-
-class CurrentTask:
-    """The task that a handler runs for; ``ctx.task``."""
-
-    __slots__ = ("_note", "deadline", "id")
-
-    def __init__(self, id: str, deadline: float | None, note: Callable[[str], object]) -> None:
-        self.id = id
-        """The id of the task."""
-        self.deadline = deadline
-        """When the task may be deleted, in seconds since the epoch; None: never."""
-        self._note = note
-
-    def __repr__(self) -> str:
-        return f"<CurrentTask {self.id}>"
-
-    def status(self, message: str) -> None:
-        """Set the status message that clients see, at most 1,000 characters. From any thread.
-
-        It is stored about once a second, and at the end.
-        """
-        self._note(message)
 
 
 class Delivery:
@@ -275,13 +258,15 @@ class Client:
 class Facts(Generic[StateT]):
     """The common part of `Context` and `SyncContext`: the facts of a request, and notifications."""
 
-    __slots__ = ("backend",)
+    __slots__ = ("backend", "origin")
 
     backend: ContextBackend
     """The run of the request."""
 
-    def __init__(self, backend: ContextBackend) -> None:
+    def __init__(self, backend: ContextBackend, origin: tuple[Any, ...] = ()) -> None:
         self.backend = backend
+        self.origin = origin
+        """How the app that it runs in is included: each `Inclusion`, its own first."""
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> CoreSchema:
@@ -307,8 +292,13 @@ class Facts(Generic[StateT]):
 
     @property
     def state(self) -> StateT:
-        """The value that the app's lifespan yielded; None without one."""
-        return cast("StateT", self.backend.state)
+        """The value that the app's lifespan yielded; None without one.
+
+        In an included app it is that of its own lifespan, or else of the app around it.
+        """
+        states, origin = self.backend.states, self.origin
+        app = next((each.app for each in origin if each.app in states), None) if origin else None
+        return cast("StateT", states[app])
 
     @property
     def cancelled(self) -> bool:
@@ -461,7 +451,13 @@ class Facts(Generic[StateT]):
 
     def notify_resource_updated(self, uri: str) -> None:
         """Notify the clients that are subscribed to a resource of a change."""
-        self.backend.server.changes.resource_changed(uri)
+        self.backend.server.changes.resource_changed(self._outer(uri))
+
+    def _outer(self, uri: str) -> str:
+        """Return the URI in the served app of one in the app that serves the request."""
+        for each in self.origin:
+            uri = each.uri(uri)
+        return uri
 
     def elicitation_complete(self, elicitation_id: str) -> None:
         """Notify the client that the user has finished at a URL (2025-11-25 only)."""
@@ -492,7 +488,10 @@ class Context(Facts[StateT]):
         Raises:
             ResourceNotFound: There is no resource at this URI.
         """
-        result: ResourceResult = await self.backend.server.read_resource(uri, self)
+        server = self.backend.server
+        if self.origin and server.catalog.resource(outer := self._outer(uri)) is not None:
+            uri = outer
+        result: ResourceResult = await server.read_resource(uri, self)
         return result.contents
 
     @overload
@@ -660,7 +659,9 @@ class Context(Facts[StateT]):
             options["system"] = json_instruction(result_type, options.get("system"))
         ask: Callable[[Sample], Awaitable[SampleResult]] = self.backend.ask
         if tools is not None:
-            ask = partial(self.backend.sample_with_tools, functions=tools, rounds=tool_rounds)
+            ask = partial(
+                self.backend.sample_with_tools, functions=tools, rounds=tool_rounds, context=self
+            )
         sample = Sample(messages, **options)
         result = await ask(sample)
         if result_type is None:
@@ -722,7 +723,7 @@ class SyncContext(Facts[StateT]):
     __slots__ = ()
 
     def __init__(self, context: Context[Any]) -> None:
-        super().__init__(context.backend)
+        super().__init__(context.backend, context.origin)
 
     def step(self, key: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a side effect once per call; blocks. As `Context.step`, for sync functions."""

@@ -253,6 +253,7 @@ class _Flight:
 
         # The first call may be cancelled, which does not cancel the others.
         self._run = copy.copy(context.backend)
+        self._origin = context.origin
         self._run.asker = _NoQuestions(self._run.request)
         self._callers = 0
         self._end = end
@@ -263,7 +264,8 @@ class _Flight:
     async def fly(self, tool: Any, values: dict[str, Any]) -> None:
         """Run the tool."""
         try:
-            self._outcome = tool.output.render(await tool.plan.run(values, Context(self._run)))
+            context: Context[Any] = Context(self._run, self._origin)
+            self._outcome = tool.output.render(await tool.plan.run(values, context))
         except BaseException as error:
             self._outcome = error
             if not isinstance(error, Exception) and (self._run.cancelled or is_interrupt(error)):

@@ -84,7 +84,7 @@ class RecordingBackend(RunOwner):
     def __init__(self, threshold: LogLevel | None = "debug") -> None:
         self.session = self.server = self.changes = self
         self.request = request_with()
-        self.state: Any = None
+        self.states: Mapping[Any, Any] = {None: None}
         self.cancelled = False
         self.last_progress: float | None = None
         self.overrides: Mapping[Callable[..., Any], Callable[..., Any]] = {}
@@ -151,7 +151,7 @@ def context_with(
 ) -> Context[Any]:
     backend = backend or RecordingBackend()
     backend.request = request_with(**request)
-    backend.state = state
+    backend.states = {None: state}
     return Context(cast("Any", backend))
 
 

@@ -269,7 +269,9 @@ class TestThreads:
 
 
 class Offering:
-    """A provider whose resources are what the test says."""
+    """A source whose resources are what the test says."""
+
+    base = ""
 
     def __init__(self, *uris: str) -> None:
         self.uris = list(uris)
@@ -287,7 +289,7 @@ class TestProviders:
     def registry(self, *uris: str) -> tuple[Registry, Offering]:
         registry, provider = Registry(), Offering(*uris)
         registry.add(make_resource(nothing, "z://registered", name="registered"))
-        registry.add_provider(provider)
+        registry.add_source(provider)
         return registry, provider
 
     def test_are_asked_for_no_more_than_a_page(self) -> None:
@@ -305,10 +307,10 @@ class TestProviders:
 
     def test_make_a_server_of_resources_and_are_merged_by_key(self) -> None:
         empty = Registry()
-        empty.add_provider(Offering())
+        empty.add_source(Offering())
         assert empty.advertised == {"resources"}
         registry, _ = self.registry("b://", "d://", "z://registered")
-        registry.add_provider(Offering("a://", "b://", "c://"))
+        registry.add_source(Offering("a://", "b://", "c://"))
         found = [name for each in walk(registry, 2, "resources") for name in each]
         assert found == ["registered", "a://", "b://", "c://", "d://"]
 
@@ -359,7 +361,7 @@ class TestViews:
 
     def test_list_entries_of_providers_but_those_that_a_registered_one_hides(self) -> None:
         view = self.view()
-        view._registry.add_provider(Offering("r://one", "r://other"))
+        view._registry.add_source(Offering("r://one", "r://other"))
         assert [each.name for each in page_of(view, "resources").entries] == ["r://other"]
 
 

@@ -219,6 +219,8 @@ USES: Final = {
     "apps": ("app.tool(f, name='f', ui='ui://x')", "mcpkit.extensions.apps"),
     "skills": ("app.skills('.')", "mcpkit.extensions.skills"),
     "observation": ("MCPKit('x', audit=True)", "mcpkit.audit"),
+    "health": ("MCPKit('x', http={'ready': True}).asgi()", "mcpkit.transports.http.readiness"),
+    "server card": ("MCPKit('x', http={'card': True}).asgi()", "mcpkit.transports.http.card"),
     "call limits": ("app.tool(f, name='f', timeout=3)", "mcpkit.call_limits"),
     "files": ("app.files('.', 'x://')", "mcpkit.providers.files"),
     "host hints": ("app.tool(f, name='f', always_load=True)", "mcpkit.host_hints"),

@@ -40,6 +40,8 @@ WINGS: Final[dict[str, Wing]] = {
             *("_utils/semconv.py", "transports/http/metrics.py"),
         )
     ),
+    "health": Wing(("transports/http/readiness.py", "transports/http/blocked.py")),
+    "server card": Wing(("transports/http/card.py",)),
     "call limits": Wing(("call_limits.py",)),
     "files": Wing(("providers/files.py",), ("skills",)),
     "host hints": Wing(("host_hints.py",), ("cli",)),

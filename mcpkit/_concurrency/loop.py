@@ -7,10 +7,11 @@ it is started in a nursery. Other threads can schedule functions on both.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import sys
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import anyio
@@ -217,6 +218,37 @@ async def open_loop() -> AsyncGenerator[Loop, None]:
         yield opened
     finally:
         await opened.aclose()
+
+
+def current_loop() -> object:
+    """Return the running asyncio loop, or the token of the running trio loop."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        import trio
+
+        return trio.lowlevel.current_trio_token()
+
+
+def soon_on(loop: Any, function: Callable[[], object]) -> None:
+    """Call a function on a `current_loop`, from any thread; not if that has ended."""
+    on_asyncio = isinstance(loop, asyncio.AbstractEventLoop)
+    with suppress(RuntimeError):
+        (loop.call_soon_threadsafe if on_asyncio else loop.run_sync_soon)(function)
+
+
+def spawn(function: Callable[[], Coroutine[Any, Any, None]]) -> object:
+    """Run a coroutine function on the running loop; its end cancels it. Keep the returned task.
+
+    It does not have the context variables of the caller, as it lives longer than that.
+    """
+    context = contextvars.Context()
+    loop = current_loop()
+    if isinstance(loop, asyncio.AbstractEventLoop):
+        return context.run(loop.create_task, function())
+    import trio
+
+    return trio.lowlevel.spawn_system_task(function, context=context)
 
 
 def run_loop(main: Callable[..., Awaitable[T]], *args: object, backend: str = "asyncio") -> T:

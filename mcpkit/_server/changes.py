@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 from weakref import ref
 
-from mcpkit._entries import prefixed_uri
+from mcpkit._entries import prefixed_uri, without_prefix
 from mcpkit.context import ListKind
 
 _Weak: TypeAlias = "ref[Any]"
@@ -27,6 +27,12 @@ class Changes:
     def __init__(self) -> None:
         self._followers: list[tuple[Changes, str | None]] = []
         """The buses on which all changes are announced too, and the prefix of URIs there."""
+        self._followed: list[tuple[Changes, str | None]] = []
+        """The buses whose changes are announced here too, and the prefix of their URIs here."""
+        self._wanted: Counter[str] = Counter()
+        """The URIs that listeners, or buses that follow, watch."""
+        self.on_interest: Callable[[str], object] = lambda uri: None
+        """Called with a URI once it `is_wanted`, or is no longer."""
         self._interests: dict[_Weak, tuple[_Weak, Counter[str]]] = {}
         """The watched URIs of each listener, and how many times it watches each."""
         self._watchers: dict[str, set[_Weak]] = {}
@@ -45,6 +51,7 @@ class Changes:
 
     def watch(self, listener: Any, uris: Iterable[str]) -> None:
         """Notify a listener of changes of these resources too, and of those below them."""
+        added: list[str] = []
         with self._lock:
             weak, counts = self._interest_of(listener)
             for uri in uris:
@@ -52,10 +59,14 @@ class Changes:
                 if uri not in self._watchers:
                     self._watchers[uri] = set()
                     self._lengths[len(uri)] += 1
+                    added.append(uri)
                 self._watchers[uri].add(weak)
+        for uri in added:
+            self._want(uri, 1)
 
     def unwatch(self, listener: Any, uris: Iterable[str]) -> None:
         """Undo one `watch` of these resources."""
+        removed: list[str] = []
         with self._lock:
             if ref(listener) in self._interests:
                 weak, counts = self._interest_of(listener)
@@ -63,7 +74,9 @@ class Changes:
                     counts[uri] -= 1
                     if not counts[uri]:
                         del counts[uri]
-                        self._remove_watcher(uri, weak)
+                        removed += self._remove_watcher(uri, weak)
+        for uri in removed:
+            self._want(uri, -1)
 
     def remove(self, listener: Any) -> None:
         """Stop notifying a listener."""
@@ -81,39 +94,69 @@ class Changes:
         return self._interests.setdefault(weak, (weak, Counter()))
 
     def _forget(self, listener: _Weak) -> None:
+        removed: list[str] = []
         with self._lock:
             if listener in self._interests:
                 weak, counts = self._interests.pop(listener)
                 for uri in counts:
-                    self._remove_watcher(uri, weak)
+                    removed += self._remove_watcher(uri, weak)
+        for uri in removed:
+            self._want(uri, -1)
 
-    def _remove_watcher(self, uri: str, weak: _Weak) -> None:
+    def _remove_watcher(self, uri: str, weak: _Weak) -> Sequence[str]:
+        """Remove a watcher of a URI; returns the URI if it was the last one."""
         watchers = self._watchers[uri]
         watchers.remove(weak)
-        if not watchers:
-            del self._watchers[uri]
-            self._lengths[len(uri)] -= 1
-            if not self._lengths[len(uri)]:
-                del self._lengths[len(uri)]
+        if watchers:
+            return ()
+        del self._watchers[uri]
+        self._lengths[len(uri)] -= 1
+        if not self._lengths[len(uri)]:
+            del self._lengths[len(uri)]
+        return (uri,)
 
     # --- other buses ------------------------------------------------------------------------------
 
     def forward(self, to: Changes, prefix: str | None = None) -> None:
         """Announce all changes on another bus too, where URIs have this prefix."""
         self._followers = [*self._followers, (to, prefix)]
+        to._followed = [*to._followed, (self, prefix)]
+
+    def is_wanted(self, uri: str) -> bool:
+        """Return True if something watches a URI: a listener, or a bus that follows."""
+        return uri in self._wanted
+
+    def _want(self, uri: str, more: int) -> None:
+        """Note that something more watches a URI (1), or no longer does (-1)."""
+        with self._lock:
+            before = self._wanted[uri]
+            self._wanted[uri] = after = before + more
+            if not after:
+                del self._wanted[uri]
+        if before and after:
+            return
+        self.on_interest(uri)
+        for bus, prefix in self._followed:
+            inner = uri if prefix is None else without_prefix(prefix, uri, uri)
+            if prefix is None or inner != uri:
+                bus._want(inner, more)
 
     # --- changes ----------------------------------------------------------------------------------
 
     def list_changed(self, kind: ListKind) -> None:
-        """Announce that a list has changed. From any thread."""
+        """Announce that a list has changed, here and on the buses that follow. From any thread."""
+        self.announce(kind)
+        for follower, _ in self._followers:
+            follower.list_changed(kind)
+
+    def announce(self, kind: ListKind) -> None:
+        """Announce that a list has changed, here only. From any thread."""
         if self._interests:
             with self._lock:
                 listeners = list(self._interests)
             for weak in listeners:
                 if (listener := weak()) is not None:
                     listener.list_changed(kind)
-        for follower, _ in self._followers:
-            follower.list_changed(kind)
 
     def resource_changed(self, uri: str) -> None:
         """Announce that a resource has changed. From any thread."""

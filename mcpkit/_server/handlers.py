@@ -16,12 +16,13 @@ from mcpkit._protocol import wire
 from mcpkit._protocol.messages import Encoded, members
 from mcpkit._protocol.revisions import REVISIONS
 from mcpkit._server.failures import error_result, not_found, text_to_show
-from mcpkit._server.registry import Catalog, Page, check_uri, uri_of
+from mcpkit._server.lookup import prompt_named, referred, uri_of
+from mcpkit._server.registry import Page
 from mcpkit._server.server import Server
 from mcpkit._signature.output import Rendered
 from mcpkit._utils.json import is_object
 from mcpkit._utils.logs import log
-from mcpkit._utils.text import quote_name, truncate
+from mcpkit._utils.text import truncate
 from mcpkit.context import Context
 from mcpkit.errors import (
     InputRequestError,
@@ -32,8 +33,6 @@ from mcpkit.errors import (
     UrlElicitationRequired,
 )
 from mcpkit.middleware import Handler, Params
-from mcpkit.prompts import Prompt
-from mcpkit.resources import ResourceTemplate
 from mcpkit.types import PromptResult, ResourceResult
 
 
@@ -133,7 +132,7 @@ async def get_prompt(server: Server, params: Params, context: Context[Any]) -> P
         arguments = {}
     elif not _are_strings(arguments):
         raise InvalidParams('"arguments" must be an object of strings')
-    prompt = _prompt(server.catalog, name)
+    prompt = prompt_named(server.catalog, name)
     try:
         result = await prompt.get(arguments, context)
     except InvalidArguments as error:  # PROMPT-2, PROMPT-3
@@ -149,13 +148,6 @@ async def get_prompt(server: Server, params: Params, context: Context[Any]) -> P
     if result.description:
         return result
     return replace(result, description=prompt.description)
-
-
-def _prompt(catalog: Catalog, name: Any) -> Prompt:
-    prompt = catalog.prompts.get(name) if isinstance(name, str) else None
-    if prompt is None:
-        raise InvalidParams(f"Unknown prompt: {quote_name(name)}")
-    return prompt
 
 
 def _are_strings(value: object) -> TypeGuard[dict[str, str]]:
@@ -175,7 +167,7 @@ async def complete(server: Server, params: Params, context: Context[Any]) -> Par
     name, typed = argument.get("name"), argument.get("value")
     if not isinstance(name, str) or not isinstance(typed, str):
         raise InvalidParams('"argument" needs "name" and "value", both strings')
-    entry = _referred(server.catalog, ref)
+    entry = referred(server.catalog, ref)
     if name not in [each.wire_name for each in entry.accepts.fields]:
         raise InvalidParams(f"Unknown argument: {truncate(name)}")  # COMP-3
     others: Mapping[str, str] | None = None
@@ -194,24 +186,6 @@ async def complete(server: Server, params: Params, context: Context[Any]) -> Par
     if len(found) > MAX_COMPLETIONS:
         completion |= {"total": len(found), "hasMore": True}
     return {"completion": completion}
-
-
-def _referred(catalog: Catalog, ref: Mapping[str, Any]) -> Prompt | ResourceTemplate:
-    kind = ref.get("type")
-    if kind == "ref/prompt":
-        return _prompt(catalog, ref.get("name"))
-    if kind == "ref/resource":
-        uri = ref.get("uri")
-        if isinstance(uri, str):
-            check_uri(uri)
-            template = catalog.templates.get(uri)
-            if template is not None:
-                return template
-            found = catalog.resource(uri)  # COMP-5
-            if found is not None and isinstance(found[0], ResourceTemplate):
-                return found[0]
-        raise InvalidParams(f"Unknown resource template: {quote_name(uri)}")
-    raise InvalidParams('"ref.type" must be "ref/prompt" or "ref/resource"')
 
 
 HANDLERS: Final[Mapping[str, Handler]] = {

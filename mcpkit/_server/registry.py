@@ -6,20 +6,20 @@ A page is encoded once for each revision and each version of the registry.
 from __future__ import annotations
 
 import binascii
+import itertools
 import threading
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from bisect import bisect_right
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
-from copy import copy
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from mcpkit._entries import Entry, Listing
 from mcpkit._injection import LimitedPlan
 from mcpkit._protocol import wire
 from mcpkit._protocol.messages import encode
 from mcpkit._protocol.revisions import PER_REQUEST, Revision
+from mcpkit._server.inclusions import Inclusion, Pair, Place, Source, place_of
 from mcpkit.context import Context, ListKind
 from mcpkit.errors import InvalidParams, RegistrationError
 from mcpkit.prompts import Prompt
@@ -32,34 +32,6 @@ N = TypeVar("N", int, float)
 
 Found: TypeAlias = tuple[Readable, Mapping[str, Any]]
 """The resource or template at a URI, and the values of its variables."""
-
-MAX_URIS: Final = 4 * 64 * 1024
-"""Characters of the URIs of one request: to match them takes the event loop its time."""
-
-MAX_URI: Final = 64 * 1024
-"""Characters of a URI; matching one against templates takes time in proportion."""
-
-
-def uri_of(params: Mapping[str, Any]) -> str:
-    """Return the ``uri`` of a request; `InvalidParams` if it is missing or invalid."""
-    uri = params.get("uri")
-    if not isinstance(uri, str):
-        raise InvalidParams('"uri" must be a string')
-    check_uri(uri)
-    return uri
-
-
-def check_uris(uris: Iterable[str]) -> None:
-    """Raise `InvalidParams` if URIs are too long to be looked up at once."""
-    if sum(map(len, uris)) > MAX_URIS:
-        raise InvalidParams(f"The URIs are longer than {MAX_URIS} characters together")
-
-
-def check_uri(uri: str) -> None:
-    """Raise `InvalidParams` if a URI is too long to be looked up."""
-    if len(uri) > MAX_URI:
-        raise InvalidParams(f"A URI is longer than {MAX_URI} characters")
-
 
 Addition: TypeAlias = tuple[
     frozenset[str], Callable[[Mapping[str, Any]], "Mapping[str, Any] | None"]
@@ -93,15 +65,22 @@ class Page:
         return found
 
 
-_TABLES: Final[dict[Listing, tuple[str, ListKind, str]]] = {
-    "tools": ("tools", "tools", "tool"),
-    "resources": ("resources", "resources", "resource"),
-    "resourceTemplates": ("templates", "resources", "resource template"),
-    "prompts": ("prompts", "prompts", "prompt"),
+_TABLES: Final[dict[Listing, tuple[str, str]]] = {
+    "tools": ("tools", "tool"),
+    "resources": ("resources", "resource"),
+    "resourceTemplates": ("templates", "resource template"),
+    "prompts": ("prompts", "prompt"),
 }
-"""The attribute of the registry, the kind in ``list_changed``, and the noun, of each list."""
+"""The attribute of the registry, and the noun, of each list."""
 
-_KINDS: Final[dict[Listing, ListKind]] = {listing: each[1] for listing, each in _TABLES.items()}
+KINDS: Final[dict[Listing, ListKind]] = {
+    "tools": "tools",
+    "resources": "resources",
+    "resourceTemplates": "resources",
+    "prompts": "prompts",
+}
+"""List → its kind in ``list_changed``."""
+
 _COMPLETED: Final[frozenset[Listing]] = frozenset({"resourceTemplates", "prompts"})
 """The lists whose entries may complete their arguments."""
 
@@ -112,47 +91,63 @@ MAX_PAGES: Final = 1024
 """Encoded pages that a registry, or a view, caches."""
 
 
-class _Inclusion(NamedTuple):
-    """A registry that includes the entries of another one."""
+_changing: Final = threading.RLock()
+"""Held while entries change: a registry changes together with those that include it."""
 
-    into: Registry
-    prefix: str | None
-    """Added to names, ``prefix_name``, and to URIs, ``scheme://prefix/rest``."""
-    scopes: tuple[str, ...] = ()
-    """Scopes that each entry needs there, besides its own."""
 
-    def copied(self, item: AnyEntry) -> AnyEntry:
-        """Return the copy of an entry that is registered there; its number is another one."""
-        return item.prefixed(self.prefix) if self.prefix else copy(item)
+class _Edit:
+    """A change of a registry that is not made yet."""
 
-    def add(self, item: AnyEntry) -> None:
-        made = self.copied(item)
-        made.scopes = tuple(dict.fromkeys((*self.scopes, *made.scopes)))
-        self.into.add(made)
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self.tables: dict[Listing, dict[str, AnyEntry]] = {}
+        self.disabled = {**registry._disabled}
+        self.added: list[AnyEntry] = []
+        self.advertised: frozenset[str] = frozenset()
+        self.kinds: dict[ListKind, None] = {}
+        """The kinds of lists that differ."""
+
+    def _table(self, listing: Listing) -> dict[str, AnyEntry]:
+        if listing not in self.tables:
+            self.tables[listing] = {**self._registry.table(listing)}
+        return self.tables[listing]
 
     def remove(self, item: AnyEntry) -> None:
-        with suppress(KeyError):
-            self.into.remove(_KINDS[item.listing], self.copied(item).key)
+        """Remove an entry, if it is still there."""
+        if self._table(item.listing).get(item.key) is item:
+            del self._table(item.listing)[item.key]
+            self.kinds[KINDS[item.listing]] = None
+        elif self.disabled.get(place_of(item)) is item:
+            del self.disabled[place_of(item)]
 
-    def leads_to(self, registry: Registry) -> bool:
-        """Return True if a registry includes the entries, directly or through others."""
-        return self.into is registry or any(
-            each.leads_to(registry) for each in self.into._inclusions
-        )
+    def add(self, item: AnyEntry) -> None:
+        """Add an entry behind the others; raises `RegistrationError` if its key is taken."""
+        if item.key in self._table(item.listing):
+            raise RegistrationError(
+                f"a {_TABLES[item.listing][1]} {item.key!r} is registered already; remove it "
+                f"first, or choose another"
+            )
+        self._put(item)
+        self.kinds[KINDS[item.listing]] = None
+
+    def replace(self, old: AnyEntry, new: AnyEntry) -> None:
+        """Put an entry in the place of one with the same key, if that is still there."""
+        new.number = old.number
+        if self._table(old.listing).get(old.key) is old:
+            self._put(new)
+            if old.scopes != new.scopes or _described(old) != _described(new):
+                self.kinds[KINDS[new.listing]] = None
+        elif self.disabled.get(place_of(old)) is old:
+            self.disabled[place_of(old)] = new
+
+    def _put(self, item: AnyEntry) -> None:
+        self._table(item.listing)[item.key] = item
+        self.added.append(item)
+        self.advertised |= _advertised_by(item)
 
 
-class Provider(Protocol):
-    """Resources that come and go by themselves, such as the files of a directory.
-
-    They are listed after the registered resources, in the order of their URIs. A registered
-    resource hides a provided one with the same URI. They are read through a registered template.
-    """
-
-    async def resources(
-        self, after: str, limit: int | None, context: Context[Any]
-    ) -> Sequence[Entry]:
-        """Return at most `limit` resources whose URIs are greater than `after`, in their order."""
-        ...
+def _described(entry: AnyEntry) -> Mapping[str, Any]:
+    return entry.to_wire(PER_REQUEST[-1])
 
 
 class Registry:
@@ -160,6 +155,9 @@ class Registry:
 
     Its tables are replaced and never modified, because entries may be added in one thread while
     others look them up.
+
+    The registry of an app that includes another one has copies of the entries of that one. A change
+    is made in all of these registries, or in none.
     """
 
     def __init__(self) -> None:
@@ -167,13 +165,14 @@ class Registry:
         self.resources: Mapping[str, Resource] = {}
         self.templates: Mapping[str, ResourceTemplate] = {}
         self.prompts: Mapping[str, Prompt] = {}
-        self.providers: tuple[Provider, ...] = ()
+        self.sources: tuple[Source, ...] = ()
         self.additions: tuple[Addition, ...] = ()
         self.on_change: Callable[[ListKind], None] = lambda kind: None
         self.on_advertise: Callable[[frozenset[str]], None] = lambda capabilities: None
         """Called with all advertised capabilities before there may be more."""
-        self._inclusions: list[_Inclusion] = []
-        self._disabled: dict[tuple[Listing, str], AnyEntry] = {}
+        self._inclusions: list[Inclusion] = []
+        self._disabled: Mapping[Place, AnyEntry] = {}
+        self._numbers = itertools.count()
         self.version = 0
         """Counts the changes, each of which invalidates the cached pages."""
         self._pages: dict[tuple[int, Listing, int, int | None, bool], Page] = {}
@@ -186,7 +185,6 @@ class Registry:
         """True if some tools are hidden from clients that show no views."""
         self.gate: Any = None
         """The `mcpkit.call_limits.Gate` of all entries, if there is one."""
-        self._changing = threading.RLock()
 
     # --- changing ---------------------------------------------------------------------------------
 
@@ -195,110 +193,142 @@ class Registry:
 
         Raises `RegistrationError` if its name or URI is taken.
         """
-        listing = item.listing
-        with self._changing:
-            table = self.table(listing)
-            if item.key in table:
-                raise RegistrationError(
-                    f"a {_TABLES[listing][2]} {item.key!r} is registered already; remove it first, "
-                    f"or choose another"
-                )
-            if self.gate is not None:
-                item.plan = LimitedPlan(item.plan, self.gate)
-            added: list[_Inclusion] = []
-            try:
-                for inclusion in self._inclusions:
-                    inclusion.add(item)
-                    added.append(inclusion)
-            except RegistrationError:
-                for inclusion in added:
-                    inclusion.remove(item)
-                raise
-            # What serves an entry is loaded before anybody can find it.
-            self.on_advertise(self.advertised | _advertised_by(item))
-            item.number = self.version
-            setattr(self, _TABLES[listing][0], {**table, item.key: item})
-            self.advertised |= _advertised_by(item)
-            self.restricted = self.restricted or bool(item.scopes)
-            self.hides_tools = self.hides_tools or item.is_hidden
-            self._forget()
-        self.on_change(_KINDS[listing])
+        self._change([(None, item)])
 
-    def include(
-        self, other: Registry, prefix: str | None = None, scopes: tuple[str, ...] = ()
-    ) -> None:
-        """Include the entries of another registry, now and in future; see `_Inclusion`.
+    def replace(self, entries: Iterable[AnyEntry]) -> None:
+        """Replace all entries at once; one whose name or URI stays keeps its place in the list.
+
+        Raises `RegistrationError` if a name or URI is taken, or two entries have the same.
+        """
+        with _changing:
+            before = {place_of(each): each for each in self.entries()}
+            pairs = [(before.pop(place_of(each), None), each) for each in entries]
+            self._change([*((each, None) for each in before.values()), *pairs])
+
+    def include(self, inclusion: Inclusion) -> None:
+        """Include the entries of another registry, now and in future.
 
         Raises `RegistrationError` if a name is taken, or this one is included in the other one.
         """
-        inclusion = _Inclusion(self, prefix, scopes)
+        other = inclusion.source
         if inclusion.leads_to(other):
             raise RegistrationError("an app cannot include itself")
         self.offer(other.advertised)
-        with other._changing:
-            for item in sorted(other.entries(), key=lambda each: each.number):
-                inclusion.add(item)
-            for provider in other.providers:
-                self.add_provider(provider)
+        with _changing:
+            found = sorted(other.entries(), key=lambda each: each.number)
+            pairs: list[Pair] = [(None, each) for each in found]
+            copies = inclusion.copies(pairs)
+            sources = [inclusion.source_of(each) for each in other.sources]
+            self._change(copies)
+            inclusion.note(pairs, copies)
+            for source in sources:
+                self.add_source(source)
             other._inclusions.append(inclusion)
+
+    def _change(self, pairs: Iterable[Pair]) -> None:
+        """Put new entries in the place of old ones, here and in what includes this registry."""
+        edits: dict[Registry, _Edit] = {}
+        made: list[tuple[Inclusion, Collection[Pair], Collection[Pair]]] = []
+        with _changing:
+            self._plan(list(pairs), edits, made)
+            for registry, edit in edits.items():
+                # What serves an entry is loaded before anybody can find it.
+                registry.on_advertise(registry.advertised | edit.advertised)
+            for registry, edit in edits.items():
+                registry._commit(edit)
+            for inclusion, changed, copies in made:
+                inclusion.note(changed, copies)
+        for registry, edit in edits.items():
+            for kind in edit.kinds:
+                registry.on_change(kind)
+
+    def _plan(
+        self,
+        pairs: Collection[Pair],
+        edits: dict[Registry, _Edit],
+        made: list[tuple[Inclusion, Collection[Pair], Collection[Pair]]],
+    ) -> None:
+        edit = edits.get(self)
+        if edit is None:
+            edit = edits[self] = _Edit(self)
+        for old, new in pairs:  # first, so that a name may pass from one entry to another
+            if old is not None and (new is None or place_of(old) != place_of(new)):
+                edit.remove(old)
+        for old, new in pairs:
+            if new is not None:
+                if self.gate is not None:
+                    new.plan = LimitedPlan(new.plan, self.gate)
+                if old is not None and place_of(old) == place_of(new):
+                    edit.replace(old, new)
+                else:
+                    new.number = next(self._numbers)
+                    edit.add(new)
+        for inclusion in self._inclusions:
+            copies = inclusion.copies(pairs)
+            made.append((inclusion, pairs, copies))
+            inclusion.into._plan(copies, edits, made)
+
+    def _commit(self, edit: _Edit) -> None:
+        for listing, table in edit.tables.items():
+            setattr(self, _TABLES[listing][0], table)
+        self._disabled = edit.disabled
+        self.advertised |= edit.advertised
+        # Sources have scopes of their own. Only what was added matters if nothing mattered before.
+        self.restricted = (self.restricted and bool(self.sources)) or any(
+            each.scopes for each in (self._every() if self.restricted else edit.added)
+        )
+        self.hides_tools = any(
+            each.is_hidden for each in (self.tools.values() if self.hides_tools else edit.added)
+        )
+        self._forget()
 
     def offer(self, capabilities: Iterable[str]) -> None:
         """Advertise capabilities, here and in the registries that include this one."""
-        with self._changing:
+        with _changing:
             self.on_advertise(self.advertised.union(capabilities))
             self.advertised = self.advertised.union(capabilities)
         for inclusion in self._inclusions:
             inclusion.into.offer(capabilities)
 
-    def add_provider(self, provider: Provider) -> None:
-        """Add a provider of resources."""
-        with self._changing:
-            self.providers = (*self.providers, provider)
+    def add_source(self, source: Source) -> None:
+        """Add resources that come and go by themselves."""
+        with _changing:
+            self.sources = (*self.sources, source)
             self.offer(["resources"])
             self._forget()
         self.on_change("resources")
         for inclusion in self._inclusions:
-            inclusion.into.add_provider(provider)
+            inclusion.into.add_source(inclusion.source_of(source))
 
     def remove(self, kind: ListKind, key: str) -> None:
         """Remove the tool or prompt of a name, or the resource or template of a URI.
 
         Raises `KeyError` if there is none.
         """
-        with self._changing:
-            listing: Listing | None = next(
-                (each for each in _TABLES if _KINDS[each] == kind and key in self.table(each)), None
-            )
-            if listing is None:
+        with _changing:
+            tables = [self.table(each) for each in _TABLES if KINDS[each] == kind]
+            found = next((each[key] for each in tables if key in each), None)
+            if found is None:
                 raise KeyError(f"nothing is registered as {key!r} among the {kind}")
-            rest = dict(self.table(listing))
-            item = rest.pop(key)
-            setattr(self, _TABLES[listing][0], rest)
-            # Providers have scopes of their own.
-            is_needed = bool(self.providers) or any(each.scopes for each in self.entries())
-            self.restricted = self.restricted and is_needed
-            self.hides_tools = any(each.is_hidden for each in self.tools.values())
-            self._forget()
-        self.on_change(kind)
-        for inclusion in self._inclusions:
-            inclusion.remove(item)
+            self._change([(found, None)])
 
     def disable(self, names: Collection[str], tags: Collection[str]) -> None:
         """Remove the entries that have one of some names or tags, and keep them for `enable`.
 
         Raises `KeyError` if no entry has a name.
         """
-        with self._changing:
-            for each in self._chosen(names, tags, self.entries()):
-                self.remove(_KINDS[each.listing], each.key)
-                self._disabled[each.listing, each.key] = each
+        with _changing:
+            found = self._chosen(names, tags, self.entries())
+            self._change([(each, None) for each in found])
+            self._disabled = {**self._disabled, **{place_of(each): each for each in found}}
 
     def enable(self, names: Collection[str], tags: Collection[str]) -> None:
         """Add entries again that were disabled; see `disable`."""
-        with self._changing:
-            for each in self._chosen(names, tags, [*self._disabled.values()]):
-                self.add(each)
-                del self._disabled[each.listing, each.key]
+        with _changing:
+            found = self._chosen(names, tags, self._disabled.values())
+            self._change([(None, each) for each in found])
+            enabled = {place_of(each) for each in found}
+            self._disabled = {k: v for k, v in self._disabled.items() if k not in enabled}
 
     def _chosen(
         self, names: Collection[str], tags: Collection[str], among: Iterable[AnyEntry]
@@ -313,19 +343,19 @@ class Registry:
         """Replace the entries by those of another registry, and announce the lists that differ."""
 
         def described(listing: Listing) -> list[Any]:
-            return [each.to_wire(PER_REQUEST[-1]) for each in self.table(listing).values()]
+            return [_described(each) for each in self.table(listing).values()]
 
-        with self._changing:
+        with _changing:
             before = {listing: described(listing) for listing in _TABLES}
             for listing in _TABLES:
                 setattr(self, _TABLES[listing][0], other.table(listing))
-            self.providers, self.restricted = other.providers, other.restricted
+            self.sources, self.restricted = other.sources, other.restricted
             self.additions = other.additions
             self.hides_tools = other.hides_tools
             self.advertised |= other.advertised
             self._forget()
             changed: list[ListKind] = [
-                _KINDS[each] for each in _TABLES if before[each] != described(each)
+                KINDS[each] for each in _TABLES if before[each] != described(each)
             ]
         for kind in dict.fromkeys(changed):
             self.on_change(kind)
@@ -355,7 +385,10 @@ class Registry:
 
     def entries(self) -> list[Any]:
         """Return the registered entries of all lists."""
-        return [each for listing in _TABLES for each in self.table(listing).values()]
+        return [*self._every()]
+
+    def _every(self) -> Iterator[AnyEntry]:
+        return (each for listing in _TABLES for each in self.table(listing).values())
 
     def table(self, listing: Listing) -> Mapping[str, Any]:
         """Return the registered entries of a list by their keys."""
@@ -387,8 +420,8 @@ class Registry:
 
         Raises `InvalidParams` if the cursor is not one of ours (PAGE-3).
         """
-        if self.providers and listing == "resources":
-            return self._provided_page(cursor, size, context, view)
+        if self.sources and listing == "resources":
+            return self._page_of_sources(cursor, size, context, view)
         hides = listing == "tools" and self.hides_tools and not context.request.client.shows_views
         return self._registered_page(listing, cursor, size, view, hides=hides)
 
@@ -429,10 +462,10 @@ class Registry:
                 pages[key] = found
         return found
 
-    async def _provided_page(
+    async def _page_of_sources(
         self, cursor: object, size: int | None, context: Context[Any], view: View | None
     ) -> Page:
-        """Return a page of the registered resources, followed by those of providers."""
+        """Return a page of the registered resources, followed by those of sources."""
         page = self._registered_page("resources", cursor, size, view)
         if page.next_cursor is not None:
             return page
@@ -440,10 +473,10 @@ class Registry:
         found = list(page.entries)
         room = None if size is None else size - len(found)
         more: list[Entry] = []
-        for provider in self.providers:
+        for source in self.sources:
             # One more than fits shows that there is another page.
             limit = None if room is None else room + 1
-            more += await provider.resources(after, limit, context)
+            more += await source.resources(after, limit, context)
         more.sort(key=lambda each: each.key)
         cursor = None
         if room is not None and len(more) > room:
@@ -520,7 +553,7 @@ Catalog: TypeAlias = Registry | View
 
 def _advertised_by(entry: Any) -> set[str]:
     listing: Listing = entry.listing
-    found: set[str] = {_KINDS[listing]}
+    found: set[str] = {KINDS[listing]}
     if listing in _COMPLETED and entry.completers:
         found.add("completions")
     if entry.plan.uses_context:

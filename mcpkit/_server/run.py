@@ -116,13 +116,17 @@ class Run(ContextBackend):
             self.asker.abandon()
 
     async def sample_with_tools(
-        self, sample: Sample, functions: Sequence[Callable[..., Any]], rounds: int
+        self,
+        sample: Sample,
+        functions: Sequence[Callable[..., Any]],
+        rounds: int,
+        context: Context[Any],
     ) -> SampleResult:
         """Ask the client's model, and run the tools that it calls, until it answers."""
         defaults = Defaults(self.server.converters, self.server.settings.expose_errors)
         tools = {tool.name: tool for tool in (make_tool(f, defaults) for f in functions)}
         described = [tool.to_wire(self.request.revision) for tool in tools.values()]
-        messages, context = list(sample.messages), Context(self)
+        messages = list(sample.messages)
         for number in range(rounds + 1):
             asked = sample.continued(messages, str(number))
             asked.tools = described

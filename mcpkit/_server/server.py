@@ -9,7 +9,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_args
 
-from mcpkit._entries import Restricted, refusal_of
+from mcpkit._entries import NO_APP, Defaults, Restricted, refusal_of
 from mcpkit._input_requests.replay import StepMemory
 from mcpkit._protocol import wire
 from mcpkit._protocol.connection import SERVER_INFO_KEY, RequestSource
@@ -17,6 +17,8 @@ from mcpkit._protocol.messages import encode
 from mcpkit._protocol.revisions import Capability, Method, Revision
 from mcpkit._server.changes import Changes
 from mcpkit._server.failures import text_to_show
+from mcpkit._server.inclusions import Inclusion
+from mcpkit._server.lookup import in_its_app
 from mcpkit._server.operations import Observers
 from mcpkit._server.registry import Catalog, Registry, View
 from mcpkit._signature.converters import Converters
@@ -27,6 +29,7 @@ from mcpkit.errors import RegistrationError, ResourceError, ResourceNotFound, Ur
 from mcpkit.limits import Limits
 from mcpkit.middleware import Handler, Middleware, compose
 from mcpkit.permissions import Hierarchy
+from mcpkit.providers import Provider, ProviderContext
 from mcpkit.types import CacheScope, Implementation, LogLevel, ResourceResult
 
 if TYPE_CHECKING:
@@ -91,12 +94,14 @@ class Server:
     registry: Registry
     instructions: str | None = None
     settings: Settings = field(default_factory=Settings)
-    state: Any = None
-    """The value that the lifespan yielded."""
+    states: Mapping[Any, Any] = field(default_factory=lambda: {None: None})
+    """What lifespans have yielded: of this app by None, of included apps by the app."""
     steps: StepMemory = field(default_factory=StepMemory)
     changes: Changes = field(default_factory=Changes)
     middleware: tuple[Middleware, ...] = ()
     """Functions around every handler, the first outermost; see `mcpkit.middleware`."""
+    has_apps: bool = False
+    """True if the app includes others, whose middleware is run for their entries."""
     extensions: list[Extension] = field(default_factory=list["Extension"])
     """The extensions, the one with the outermost hooks first."""
     extension_methods: dict[tuple[str, str], Method] = field(
@@ -146,7 +151,7 @@ class Server:
 
     def __post_init__(self) -> None:
         self.catalog = self.registry
-        self.registry.on_change = self.changes.list_changed
+        self.registry.on_change = self.changes.announce  # those that include it announce theirs
         self.registry.on_advertise = self.load
 
     def load(self, capabilities: Collection[str]) -> None:
@@ -164,6 +169,8 @@ class Server:
                 found |= each.handlers()
             for each in reversed(self.extensions):
                 found |= each.wrap(found, self.converters)
+            if self.has_apps:
+                found |= {name: in_its_app(name, each) for name, each in found.items()}
             self.composed.update(
                 {
                     name: compose(each, self.middleware, self.converters)
@@ -201,8 +208,7 @@ class Server:
                 self.extension_methods[name, version] = method.known
         self.registry.additions = (*self.registry.additions, *extension.entry_metas)
         self.registry.offer([extension.identifier])
-        if self.composed:
-            self.composed.update(self.replace(composed={}).handlers())
+        self.recompose()
 
     def extension(self, identifier: str) -> Extension:
         """Return an extension that the server has."""
@@ -214,7 +220,30 @@ class Server:
         methods = {**other.extension_methods}
         self.extension_methods.clear()
         self.extension_methods.update(methods)
-        self.composed.update(self.replace(composed={}).handlers())
+        self.recompose()
+
+    def include(self, inclusion: Inclusion, changes: Changes) -> None:
+        """Include another registry and its changes; raises `RegistrationError`."""
+        self.registry.include(inclusion)
+        changes.forward(self.changes, inclusion.prefix)
+        if inclusion.app is not None:
+            self.has_apps = True
+            self.recompose()
+
+    def provide(
+        self, provider: Provider, defaults: Defaults = NO_APP, **options: Any
+    ) -> ProviderContext:
+        """Include what a provider has, with options of `Inclusion`; raises `RegistrationError`."""
+        registry, changes = Registry(), Changes()
+        registry.on_change = changes.announce
+        context = ProviderContext(provider, defaults, registry, changes)
+        self.include(Inclusion(registry, self.registry, **options), changes)
+        return context
+
+    def recompose(self) -> None:
+        """Put together the handlers again, if there are any, for what was added to them."""
+        if self.composed:
+            self.composed.update(self.replace(composed={}).handlers())
 
     def add_middleware(self, middleware: Middleware) -> None:
         """Put a function around every handler, inside those that are there."""
@@ -233,6 +262,8 @@ class Server:
         if found is None:
             raise ResourceNotFound(uri)
         entry, variables = found
+        if entry.origin is not context.origin:
+            context = Context(context.backend, entry.origin)
         try:
             result = await entry.read(uri, variables, context)
         except UrlElicitationRequired as error:

@@ -12,7 +12,8 @@ from mcpkit._concurrency.loop import Loop
 from mcpkit._protocol.connection import SUBSCRIPTION_KEY, Connection, Request, State
 from mcpkit._server.channel import size_of
 from mcpkit._server.failures import not_found
-from mcpkit._server.registry import Catalog, Found, check_uri, check_uris, uri_of
+from mcpkit._server.lookup import check_uri, check_uris, uri_of
+from mcpkit._server.registry import Catalog, Found
 from mcpkit._server.server import Server
 from mcpkit._utils.json import is_array, is_object
 from mcpkit.context import Context, ListKind

@@ -27,7 +27,7 @@ from mcpkit._concurrency.loop import Loop
 from mcpkit._input_requests.replay import REQUIRED_PAGE, StatelessReplay
 from mcpkit._input_requests.requester import InputRequired
 from mcpkit._protocol.connection import Request
-from mcpkit._server.registry import uri_of
+from mcpkit._server.lookup import uri_of
 from mcpkit._server.run import ABANDONED, Failed, Outcome, Run
 from mcpkit._utils.logs import log
 from mcpkit._utils.quota import Quota, RateLimit

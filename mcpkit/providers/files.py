@@ -24,6 +24,7 @@ from mcpkit._signature.arguments import Arguments
 from mcpkit._utils.uri_template import UriTemplate
 from mcpkit.context import Context
 from mcpkit.errors import RegistrationError, ResourceNotFound
+from mcpkit.providers import Provider, ProviderContext
 from mcpkit.resources import Resource, ResourceTemplate
 from mcpkit.types import File
 
@@ -79,7 +80,7 @@ def _guess(name: str) -> str:
     return mimetypes.guess_type(name)[0] or "application/octet-stream"
 
 
-class Directory:
+class Directory(Provider):
     """A provider of the files below a directory, as they are at the moment; see `MCPKit.files`.
     A link is offered if its target is: inside the directory, not hidden, and matched by the
     pattern.
@@ -93,7 +94,6 @@ class Directory:
         pattern: str = "**/*",
         hidden: bool = False,
         mime_type: str | None = None,
-        scopes: tuple[str, ...] = (),
     ) -> None:
         self._folder = Folder(path)
         name = self._folder.path.name
@@ -113,12 +113,17 @@ class Directory:
             mime_type=mime_type,
             plan=CallPlan(self.read, signature),
             accepts=Arguments(signature),
-            scopes=scopes,
             unchecked=frozenset({"path"}),  # `read` checks it
         )
         """The resource template that reads the files."""
 
+        self.base = template.prefix
+
     # --- as a provider ----------------------------------------------------------------------------
+
+    def attach(self, context: ProviderContext) -> None:
+        """Add the template."""
+        context.replace([self.template])
 
     async def resources(
         self, after: str, limit: int | None, context: Context[Any]
@@ -148,7 +153,6 @@ class Directory:
                     mime_type=self._type_of(name),
                     size=place.size,
                     plan=self.template.plan,
-                    scopes=self.template.scopes,
                 )
             )
         return found

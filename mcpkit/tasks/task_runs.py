@@ -26,9 +26,10 @@ from mcpkit._stores.base import StoreUnavailable
 from mcpkit._utils.logs import log
 from mcpkit._utils.quota import ANONYMOUS, Reservation, principal_owner
 from mcpkit._utils.text import truncate
-from mcpkit.context import Context, CurrentTask, RunOwner, do_nothing
+from mcpkit.context import Context, RunOwner, do_nothing
 from mcpkit.errors import InternalError, InvalidArguments, ProtocolError
 from mcpkit.tasks import record
+from mcpkit.tasks.current import CurrentTask
 from mcpkit.tasks.protocol import outcome_field, related
 from mcpkit.tasks.record import Task
 from mcpkit.tasks.runs import RunningTask

@@ -209,7 +209,7 @@ class _Reloaded:
                 await self._importing.wait()
         version = self._version
         assert version is not None
-        context.backend.state = version.server.state
+        context.backend.states = version.server.states
         handler = version.server.handlers().get(context.request.known.operation)
         if handler is None:  # of an extension that this version does not have
             raise MethodNotFound(f"Method not found: {context.method}")

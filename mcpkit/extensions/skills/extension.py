@@ -33,6 +33,7 @@ from mcpkit.extensions.skills.folder import (
 )
 from mcpkit.extensions.skills.function import SkillFunction, SkillOptions
 from mcpkit.permissions import needed_scopes
+from mcpkit.providers import Provider, ProviderContext
 from mcpkit.resources import Resource, ResourceTemplate
 from mcpkit.types import (
     BlobResourceContents,
@@ -115,7 +116,7 @@ class _Template(ResourceTemplate):
         raise ResourceNotFound(uri)
 
 
-class Skills(Extension):
+class Skills(Extension, Provider):
     """The skills of an app; `MCPKit.skills` and `MCPKit.skill` add them."""
 
     _is_official = True
@@ -199,6 +200,10 @@ class Skills(Extension):
         raise ResourceNotFound(uri)
 
     # --- as a provider ----------------------------------------------------------------------------
+
+    def attach(self, context: ProviderContext) -> None:
+        """Add the template."""
+        context.replace([self.template])
 
     async def resources(
         self, after: str, limit: int | None, context: Context[Any]
@@ -310,8 +315,7 @@ def _add(server: Server, source: _Source) -> None:
     skills.environment += source.function.plan.environment if source.function else ()
     if found is None:
         server.extend(skills)
-        server.registry.add(skills.template)
-        server.registry.add_provider(skills)
+        server.provide(skills)
     # What callers see depends on them, so that only private caches may keep lists.
     server.registry.restricted |= bool(source.scopes or source.function)
     server.changes.list_changed("resources")

@@ -74,9 +74,7 @@ class Application:
         self.lifespans = lifespans
         lifespans.drain_delay = max(lifespans.drain_delay, settings.drain_delay)
         if settings.watch_loop:
-            from mcpkit.transports.http.blocked import LoopWatcher  # loaded only if used
-
-            lifespans.watch = partial(LoopWatcher, on_alive=lifespans.on_alive)
+            lifespans.watch = partial(_wings.blocked.LoopWatcher, on_alive=lifespans.on_alive)
         self.settings = settings
         base = (settings.path if prefix is None else prefix).rstrip("/")
         login: Mapping[str, Asgi] = {}
@@ -111,12 +109,11 @@ class Application:
             self._paths[(prefix or "").rstrip("/") + health] = _healthy
         ready = "/ready" if settings.ready is True else settings.ready
         if ready:
-            from mcpkit.transports.http.readiness import Readiness  # loaded only if used
-
             stores: dict[str, Any] = {}
             if self._authorization is not None and self._authorization.embedded is not None:
                 stores["logins"] = self._authorization.embedded.check_store
-            self._paths[(prefix or "").rstrip("/") + ready] = Readiness(lifespans, stores)
+            checks = _wings.readiness.Readiness(lifespans, stores)
+            self._paths[(prefix or "").rstrip("/") + ready] = checks
         metrics = "/metrics" if settings.metrics is True else settings.metrics
         if metrics:
             counted = _wings.metrics.metrics_of(server.observers)
@@ -128,9 +125,8 @@ class Application:
         if prefix is None:
             self._mounted.update(dict.fromkeys(("", "/"), self._paths[base]))
         if settings.card:
-            from mcpkit.transports.http.card import ServerCard  # loaded only if used
-
-            card = self._paths[f"{base}/server-card"] = ServerCard(server.info, settings)
+            card: Asgi = _wings.card.ServerCard(server.info, settings)
+            self._paths[f"{base}/server-card"] = card
             if prefix is None:
                 self._mounted["/server-card"] = card
 

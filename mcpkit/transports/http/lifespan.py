@@ -8,19 +8,17 @@ to stop and no call is running any more: some servers do not end their loop, but
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import signal
 import sys
 import threading
 import time
-from asyncio import get_running_loop
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Final
 
 import anyio
 
-from mcpkit._concurrency.loop import Loop, open_loop
+from mcpkit._concurrency.loop import Loop, current_loop, open_loop, spawn
 from mcpkit._concurrency.threads import Threads
 from mcpkit._server.server import Server
 from mcpkit._server.serving import serving
@@ -61,7 +59,7 @@ class Lifespan:
         self.on_end = [*lifespans.on_end]
         """Functions to call and await before the app's lifespan is left, the last one first."""
         self._lifespans = lifespans
-        self.task: asyncio.Task[None] | None = None
+        self.task: object = None
         """The task that holds it without lifespan events; loops hold tasks only weakly."""
         self._decided = anyio.Event()
         self._stopping = anyio.Event()
@@ -192,7 +190,7 @@ class Lifespans:
         Raises:
             RuntimeError: The app's lifespan failed; the next request tries again.
         """
-        loop = _current_loop()
+        loop = current_loop()
         lifespan = self._by_loop.get(loop) or self._start(loop)
         if not lifespan.started:
             await lifespan.wait()
@@ -218,19 +216,13 @@ class Lifespans:
                     del self._by_loop[loop]
                 # Else it stays, and refuses further requests: nothing starts again now.
 
-        # A task for all requests must not have the context of the first one.
-        if isinstance(loop, asyncio.AbstractEventLoop):
-            lifespan.task = contextvars.Context().run(loop.create_task, live())
-        else:
-            import trio
-
-            trio.lowlevel.spawn_system_task(live, context=contextvars.Context())
+        lifespan.task = spawn(live)
         return lifespan
 
     @asynccontextmanager
     async def hold(self) -> AsyncGenerator[Lifespan, None]:
         """Keep the lifespan of this event loop inside the ``async with``, for lifespan events."""
-        loop = _current_loop()
+        loop = current_loop()
         found = self._by_loop.get(loop)
         if found is not None:
             await found.wait()
@@ -242,12 +234,3 @@ class Lifespans:
                 yield lifespan
         finally:
             del self._by_loop[loop]
-
-
-def _current_loop() -> object:
-    try:
-        return get_running_loop()
-    except RuntimeError:
-        import trio
-
-        return trio.lowlevel.current_trio_token()

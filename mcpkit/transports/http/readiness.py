@@ -106,7 +106,8 @@ class Readiness:
         self, current: _Round, name: str, function: Callable[..., Any], timeout: float
     ) -> None:
         needed = [each.default for each in inspect.signature(function).parameters.values()]
-        arguments = [current.lifespan.server.state] if inspect.Parameter.empty in needed else []
+        state = current.lifespan.server.states[None]
+        arguments = [state] if inspect.Parameter.empty in needed else []
         reason = f"no result after {timeout:g} seconds"
         try:
             with anyio.move_on_after(timeout):
