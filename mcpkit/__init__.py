@@ -19,6 +19,7 @@ from mcpkit._wings import PUBLIC as _PUBLIC
 
 TYPE_CHECKING = False  # type checkers know the name; importing `typing` for it would take longer
 if TYPE_CHECKING:
+    from mcpkit._server.views import Caller as Caller
     from mcpkit.app import MCPKit as MCPKit
     from mcpkit.call_limits import CallLimits as CallLimits
     from mcpkit.client.client import Client as Client
@@ -101,6 +102,7 @@ __getattr__ = importer(
     {
         **_PUBLIC,
         "mcpkit.app": "MCPKit",
+        "mcpkit._server.views": "Caller",
         "mcpkit.context": "CallNext Context SyncContext",
         "mcpkit.dependencies": "Claim Complete Depends Env Idempotent MirroredHeader",
         "mcpkit.elicitation": "Accepted Choices Declined Dismissed Elicit Elicitation",

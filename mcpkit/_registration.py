@@ -13,6 +13,9 @@ from typing_extensions import TypeVar, Unpack
 from mcpkit import _wings
 from mcpkit._entries import Defaults, Errors, decorated, errors_of, marked_in
 from mcpkit._server.inclusions import Inclusion, Transform
+from mcpkit._server.views import Choose, Judge
+from mcpkit._signature.hints import location
+from mcpkit._signature.signature import can_take, is_async
 from mcpkit._utils.names import caller, with_suggestions
 from mcpkit.context import ListKind
 from mcpkit.errors import RegistrationError
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from mcpkit.views import Html, UiOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
+JudgeT = TypeVar("JudgeT", bound=Judge)
 T = TypeVar("T")
 
 
@@ -172,6 +176,43 @@ class Registration(ABC):
         """
         self._server.add_middleware(check_middleware(fn))
         return fn
+
+    def view(self, choose: Choose, /) -> Callable[[JudgeT], JudgeT]:
+        """Decide which entries a request sees: a decorator.
+
+            @app.view(lambda caller: caller.http and caller.http.headers.get("x-toolset"))
+            def of_toolset(entry, toolset):
+                return toolset is None or toolset in entry.tags
+
+        Several of them apply together, and with scopes. What a choice shows is cached until entries
+        change; clients may cache it for one user only.
+
+        Args:
+            choose: A plain function of the `Caller`, called for each request. It returns what
+                matters: a value that can be the key of a dict, and of which there are few. If it
+                raises an exception, the request fails.
+
+        The decorated function is a plain function of an entry, which has ``listing``, ``name``,
+        ``key``, ``tags`` and ``scopes``, and of the choice. It returns True for an entry that is
+        there; False for one that is not; ``"unlisted"`` for one that is left out of the list, but
+        may be used; or an exception, which those who use it get. If it raises one, the request
+        fails.
+
+        Raises:
+            RegistrationError: A function takes something else, or is async.
+        """
+        if is_async(choose) or not can_take(choose, None):
+            raise RegistrationError(f"{caller()}view(…) takes a plain function of the caller")
+
+        def add(judge: JudgeT) -> JudgeT:
+            if is_async(judge) or not can_take(judge, None, None):
+                raise RegistrationError(
+                    f"{location(judge)} is not a plain function of an entry and of a choice"
+                )
+            self._server.choosers.append((choose, judge))
+            return judge
+
+        return add
 
     def extend(self, extension: Extension, /) -> None:
         """Add an extension of the protocol: its identifier, methods, hooks and entries.

@@ -244,6 +244,7 @@ class MCPKit(Registration, Generic[StateT]):
         return {
             "routes": bool(self.routes),
             "checks of readiness": bool(server.ready_checks),
+            "views": bool(server.choosers),
             "extensions": any(not each.is_implicit for each in server.extensions),
             "auth=": self._http.get("auth") is not None,
             "scope_hierarchy=": bool(server.settings.scope_hierarchy),

@@ -162,7 +162,8 @@ def page_of(
     found = catalog.page(listing, cursor, size, context_with())
     if isinstance(found, Page):
         return found
-    return wait(lambda: found)
+    page: Page = wait(lambda: found)
+    return page
 
 
 def run(

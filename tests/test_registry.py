@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from base64 import urlsafe_b64encode
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -13,7 +13,8 @@ import pytest
 from mcpkit._entries import Entry, Listing
 from mcpkit._protocol.revisions import Revision
 from mcpkit._server import registry as registry_module
-from mcpkit._server.registry import Page, Registry, View
+from mcpkit._server.registry import Page, Registry
+from mcpkit._server.views import Verdict, View
 from mcpkit._utils.uri_template import UriTemplate
 from mcpkit.context import Context
 from mcpkit.errors import Forbidden, InvalidParams, RegistrationError
@@ -315,8 +316,8 @@ class TestProviders:
         assert found == ["registered", "a://", "b://", "c://", "d://"]
 
 
-def refuse_secrets(entry: Entry) -> Exception | None:
-    return Forbidden("Not for you") if "secret" in entry.tags else None
+def refuse_secrets(entry: Entry, choice: None) -> Verdict:
+    return Forbidden("Not for you") if "secret" in entry.tags else True
 
 
 class TestViews:
@@ -330,7 +331,7 @@ class TestViews:
         registry.add(make_resource(nothing, "r://one", tags=("secret",)))
         registry.add(make_resource(echo, "r://{part}", name="t", tags=("secret",)))
         registry.add(make_resource(echo, "s://{part}", name="open"))
-        return View(registry, refuse_secrets)
+        return View(registry, ((refuse_secrets, None),))
 
     def test_list_usable_entries(self) -> None:
         view = self.view()
@@ -345,13 +346,14 @@ class TestViews:
 
     def test_refuse_a_look_up(self) -> None:
         view = self.view()
-        for look_up in (
+        look_ups: list[Callable[[], object]] = [
             lambda: view.tools.get("tool1"),
             lambda: view.prompts.get("prompt"),
             lambda: view.templates.get("r://{part}"),
             lambda: view.resource("r://one"),
             lambda: view.resource("r://two"),
-        ):
+        ]
+        for look_up in look_ups:
             with pytest.raises(Forbidden):
                 look_up()
         found = view.resource("s://any")

@@ -12,7 +12,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from mcpkit._entries import Entry, Listing
 from mcpkit._injection import LimitedPlan
@@ -20,6 +20,7 @@ from mcpkit._protocol import wire
 from mcpkit._protocol.messages import encode
 from mcpkit._protocol.revisions import PER_REQUEST, Revision
 from mcpkit._server.inclusions import Inclusion, Pair, Place, Source, place_of
+from mcpkit._server.views import View
 from mcpkit.context import Context, ListKind
 from mcpkit.errors import InvalidParams, RegistrationError
 from mcpkit.prompts import Prompt
@@ -175,7 +176,7 @@ class Registry:
         self._numbers = itertools.count()
         self.version = 0
         """Counts the changes, each of which invalidates the cached pages."""
-        self._pages: dict[tuple[int, Listing, int, int | None, bool], Page] = {}
+        self._pages: dict[tuple[int, Listing, int, int | None], Page] = {}
         self.advertised: frozenset[str] = frozenset()
         """The capabilities that entries have given the server. They remain when the entries go:
         clients that were told of them go on to use them."""
@@ -422,33 +423,22 @@ class Registry:
         """
         if self.sources and listing == "resources":
             return self._page_of_sources(cursor, size, context, view)
-        hides = listing == "tools" and self.hides_tools and not context.request.client.shows_views
-        return self._registered_page(listing, cursor, size, view, hides=hides)
+        return self._registered_page(listing, cursor, size, view)
 
     def _registered_page(
-        self,
-        listing: Listing,
-        cursor: object,
-        size: int | None,
-        view: View | None,
-        *,
-        hides: bool = False,
+        self, listing: Listing, cursor: object, size: int | None, view: View | None
     ) -> Page:
         # The version is read first, so that a page made during a change is not found after it. The
         # key has the start instead of the cursor, as clients can make up any number of cursors.
         version = self.version
         pages = self._pages if view is None else view.pages
-        entries: Collection[Entry] = self.table(listing).values()
-        if view is not None:
-            entries = list(filter(view.shows, entries))
-        if hides:  # APP-7
-            entries = [each for each in entries if not each.is_hidden]
+        entries = self.table(listing).values() if view is None else view.listed(listing)
         start = 0
         if cursor is not None:
             number, _ = read_cursor(listing, cursor, int)
             # Removal keeps a dict in the order of registration, so the numbers ascend.
             start = bisect_right([each.number for each in entries], number)
-        key = (version, listing, start, size, hides)
+        key = (version, listing, start, size)
         found = pages.get(key)
         if found is None:
             end = len(entries) if size is None else min(start + size, len(entries))
@@ -484,67 +474,10 @@ class Registry:
             cursor = write_cursor("resources", _PROVIDED, more[-1].key if more else after)
         taken: set[str] = set(self.resources)
         for each in more:
-            if each.key not in taken and (view is None or view.shows(each)):
+            if each.key not in taken and (view is None or view.lists(each)):
                 taken.add(each.key)
                 found.append(each)
         return Page("resources", found, cursor, page.is_private, self.additions)
-
-
-Refusal: TypeAlias = Callable[[Entry], "Exception | None"]
-"""Returns the error for a caller that may not use an entry; None if it may."""
-
-
-class _Allowed(Generic[EntryT]):
-    """The entries of a table that a caller may use."""
-
-    def __init__(self, table: Mapping[str, EntryT], refusal: Refusal) -> None:
-        self._table = table
-        self._refusal = refusal
-
-    def get(self, key: str) -> EntryT | None:
-        """Return an entry; None if there is none. Raises the refusal of another."""
-        entry = self._table.get(key)
-        if entry is not None and (error := self._refusal(entry)) is not None:
-            raise error
-        return entry
-
-
-class View:
-    """The entries of a registry, as a caller with some permissions sees them.
-
-    An entry that the caller may not use is not listed; looking it up raises its refusal, which says
-    what the caller lacks.
-    """
-
-    def __init__(self, registry: Registry, refusal: Refusal) -> None:
-        self._registry = registry
-        self._refusal = refusal
-        self.pages: dict[tuple[int, Listing, int, int | None, bool], Page] = {}
-        self.tools = _Allowed(registry.tools, refusal)
-        self.prompts = _Allowed(registry.prompts, refusal)
-        self.templates = _Allowed(registry.templates, refusal)
-
-    @property
-    def advertised(self) -> frozenset[str]:
-        """The capabilities of the whole registry: a caller may get the permissions it lacks."""
-        return self._registry.advertised
-
-    def shows(self, entry: Entry) -> bool:
-        """Return True if the caller may use an entry."""
-        return self._refusal(entry) is None
-
-    def resource(self, uri: str) -> Found | None:
-        """Return the resource at a URI; see `Registry.resource`."""
-        found = self._registry.resource(uri)
-        if found is not None and (error := self._refusal(found[0])) is not None:
-            raise error
-        return found
-
-    def page(
-        self, listing: Listing, cursor: object, size: int | None, context: Context[Any]
-    ) -> Page | Awaitable[Page]:
-        """Return a page of the entries that the caller may use; see `Registry.page`."""
-        return self._registry.page(listing, cursor, size, context, self)
 
 
 Catalog: TypeAlias = Registry | View

@@ -5,14 +5,13 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_args
 
 from mcpkit._entries import NO_APP, Defaults, Restricted, refusal_of
 from mcpkit._input_requests.replay import StepMemory
 from mcpkit._protocol import wire
-from mcpkit._protocol.connection import SERVER_INFO_KEY, RequestSource
+from mcpkit._protocol.connection import SERVER_INFO_KEY, Request, RequestSource
 from mcpkit._protocol.messages import encode
 from mcpkit._protocol.revisions import Capability, Method, Revision
 from mcpkit._server.changes import Changes
@@ -20,11 +19,12 @@ from mcpkit._server.failures import text_to_show
 from mcpkit._server.inclusions import Inclusion
 from mcpkit._server.lookup import in_its_app
 from mcpkit._server.operations import Observers
-from mcpkit._server.registry import Catalog, Registry, View
+from mcpkit._server.registry import Catalog, Registry
+from mcpkit._server.views import Caller, Choices, Choose, Judge, View, by_hiding, by_scopes, fail
 from mcpkit._signature.converters import Converters
 from mcpkit._utils.names import caller
 from mcpkit._utils.sealing import Sealer
-from mcpkit.context import Context, ListKind
+from mcpkit.context import Client, Context, ListKind
 from mcpkit.errors import RegistrationError, ResourceError, ResourceNotFound, UrlElicitationRequired
 from mcpkit.limits import Limits
 from mcpkit.middleware import Handler, Middleware, compose
@@ -141,10 +141,13 @@ class Server:
     catalog: Catalog = field(init=False)
     """The entries that a request can see: the registry, or a view of it."""
 
-    _views: dict[tuple[frozenset[str], bool], tuple[int, Server]] = field(
-        default_factory=dict[tuple[frozenset[str], bool], "tuple[int, Server]"], init=False
+    choosers: list[tuple[Choose, Judge]] = field(default_factory=list["tuple[Choose, Judge]"])
+    """The functions of `MCPKit.view`."""
+
+    _views: dict[Any, tuple[int, Server]] = field(
+        default_factory=dict[Any, "tuple[int, Server]"], init=False
     )
-    """The server for callers with some scopes, and the version of the registry then."""
+    """The server for requests with some choices, and the version of the registry then."""
 
     composed: dict[str, Handler] = field(default_factory=dict[str, Handler], init=False)
     """The handlers with the middleware around them, once a session has needed them."""
@@ -280,22 +283,39 @@ class Server:
             return result
         return ResourceResult(result.contents, cache_ttl=ttl, cache_scope=scope, meta=result.meta)
 
-    def view_for(self, origin: RequestSource | None) -> Server:
-        """Return the same server with the entries that a caller may see."""
-        if not self.registry.restricted:
-            return self
-        scopes = self._held_scopes(origin)
-        if scopes is None:
-            return self
-        is_known = origin is None or origin.principal is not None
+    def view_for(self, origin: RequestSource | None, request: Request | None = None) -> Server:
+        """Return the same server with the entries that a request may see.
+
+        Without a request, for an answer that has arrived alone, it is that of the caller's scopes.
+        """
+        try:
+            choices = self._choices(origin, request)
+            return self._seen_by(choices) if choices else self
+        except Exception as error:  # of a function of the app, or its choice cannot be a key
+            return self.replace(catalog=View(self.registry, ((fail, error),)))
+
+    def _choices(self, origin: RequestSource | None, request: Request | None) -> Choices:
+        registry = self.registry
+        choices: list[tuple[Judge, Any]] = []
+        if registry.restricted and (held := self._held_scopes(origin)) is not None:
+            choices.append((by_scopes, (held, origin is None or origin.principal is not None)))
+        if request is not None and registry.hides_tools and not request.client.shows_views:
+            choices.append((by_hiding, None))
+        if request is not None and self.choosers:
+            client = Client(request.client, request.revision)
+            http, principal = (None, None) if origin is None else (origin.http, origin.principal)
+            found = Caller(http, principal, client)
+            choices += [(judge, choose(found)) for choose, judge in self.choosers]
+        return tuple(choices)
+
+    def _seen_by(self, choices: Choices) -> Server:
         version = self.registry.version
-        found = self._views.get((scopes, is_known))
+        found = self._views.get(choices)
         if found is None or found[0] != version:
-            refusal = partial(refusal_of, held=scopes, is_known=is_known)
-            made = self.replace(catalog=View(self.registry, refusal))
+            made = self.replace(catalog=View(self.registry, choices))
             if len(self._views) >= MAX_VIEWS:
                 self._views.clear()
-            found = self._views[scopes, is_known] = version, made
+            found = self._views[choices] = version, made
         return found[1]
 
     def check_scopes(self, entry: Restricted, origin: RequestSource | None) -> None:

@@ -287,8 +287,9 @@ class Session(RunOwner):
         known = request.known
         params = request.params
         server = self.server
-        if server.registry.restricted:
-            server = server.view_for(request.origin)
+        registry = server.registry
+        if registry.restricted or registry.hides_tools or server.choosers:
+            server = server.view_for(request.origin, request)
             if self._subscriptions is not None:
                 self._subscriptions.catalog = server.catalog
         run = Run(self, server, request)

@@ -104,7 +104,8 @@ class SessionTasks(TaskListener):
 
     async def _announce_state(self, id: str, request: Request) -> None:
         """Announce the state of a task on a new stream, if its client may see the task."""
-        tasks, server = self._tasks, self._subscriptions.server.view_for(request.origin)
+        tasks = self._tasks
+        server = self._subscriptions.server.view_for(request.origin, request)
         try:
             task = await tasks.get(id, tasks.owner_of(request))
             await tasks.admit(task, server, request.origin)

@@ -137,7 +137,7 @@ class TaskRun(RunningTask, RunOwner):
         if self._refused is not None:
             await self._fail(InternalError(f"No process could run the task: {self._refused}"))
             return
-        server = self._server.view_for(request.origin)
+        server = self._server.view_for(request.origin, request)
         tool = server.catalog.tools.get(call["tool"])
         if task.starts > 1 and tool is not None and not support_of(tool).resumable:
             await self._fail(

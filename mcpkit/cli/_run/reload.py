@@ -126,7 +126,7 @@ class _Reloaded:
             front = self._front = copy(self._version.server)
             front.registry = front.catalog = self._registry
             front.middleware, front.composed = (self._forward,), {}
-            front.extensions = [*front.extensions]
+            front.extensions, front.choosers = [*front.extensions], [*front.choosers]
             front.extension_methods = {**front.extension_methods}
             offered = self._registry.advertised
 
@@ -163,6 +163,8 @@ class _Reloaded:
     def _take_over(self, server: Server) -> None:
         """Serve the entries and the extensions of a version."""
         self._registry.take_over(server.registry)
+        if self._front is not None:
+            self._front.choosers[:] = server.choosers
         if self._front is not None and self._front.extensions != server.extensions:
             self._front.declare_extensions_of(server)
 

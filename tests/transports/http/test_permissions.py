@@ -502,10 +502,6 @@ def test_files_may_need_scopes(host: Host, tmp_path: Path) -> None:
     read = {"uri": "files://all/a.txt"}
     assert site.ask("resources/read", who("bob"), **read).status == 403
     assert site.ask("resources/read", who("bob", "read"), **read).status == 200
-    inner: MCPKit[None] = MCPKit("files")
-    inner.files(tmp_path)
-    with pytest.raises(RegistrationError, match=r"files\(…, scopes=…\)"):
-        MCPKit("outer").include(inner, scopes=["a"])
 
 
 def test_what_an_included_app_says_of_access_is_not_lost() -> None:
