@@ -168,8 +168,9 @@ def prefixed_uri(prefix: str, uri: str) -> str:
 
 def without_prefix(prefix: str, uri: str, key: str) -> str:
     """Return a URI without the prefix that `prefixed_uri` has added to the `key` of its entry."""
-    if "://" in key.partition("{")[0]:
-        return uri.replace(f"://{prefix}/", "://", 1)
+    scheme, separator, rest = uri.partition("://")
+    if separator and "://" in key.partition("{")[0]:
+        return scheme + separator + rest.removeprefix(f"{prefix}/")
     return uri.removeprefix(f"{prefix}/")
 
 

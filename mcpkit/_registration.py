@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, overload
 
@@ -47,6 +48,8 @@ class Registration(ABC):
         self._defaults = Defaults(server.converters, server.settings.expose_errors)
         self._parts: list[Any] = []
         """The included apps, and the `Held` lifespans of included providers."""
+        self._served = 0
+        """How many times it is served, alone or in other apps."""
 
     @property
     def name(self) -> str:
@@ -410,10 +413,25 @@ class Registration(ABC):
             if entry is not None:
                 self._add(entry)
 
+    def _lives(self, parts: Sequence[Any]) -> bool:
+        """Return True if there is a lifespan among the parts of an app."""
+        return any(getattr(each, "_lifespan", True) is not None for each in parts)
+
+    @contextmanager
+    def _no_more_lifespans(self, parts: Sequence[Any]) -> Generator[None, None, None]:
+        """Include nothing with a lifespan any more, here and in the apps among the parts."""
+        apps = [self, *(each for each in parts if isinstance(each, Registration))]
+        for each in apps:
+            each._served += 1
+        try:
+            yield
+        finally:
+            for each in apps:
+                each._served -= 1
+
     def _check_time(self, name: str, parts: Sequence[Any]) -> None:
         """Raise `RegistrationError` if a lifespan among the parts could not be entered any more."""
-        lives = any(getattr(each, "_lifespan", True) is not None for each in parts)
-        if lives and self._server.composed:
+        if self._served and self._lives(parts):
             raise RegistrationError(
                 f"include({name}): it has a lifespan; include it before the app is served"
             )

@@ -306,13 +306,15 @@ class MCPKit(Registration, Generic[StateT]):
         async with AsyncExitStack() as stack:
             if enter is not None:
                 states[None] = await _enter(stack, self, enter)
-            for part in self._all_parts():
+            parts = self._all_parts()
+            stack.enter_context(self._no_more_lifespans(parts))
+            for part in parts:
                 if not isinstance(part, Registration):
                     await stack.enter_async_context(part.hold())
                 elif (lifespan := getattr(part, "_lifespan", None)) is not None:
                     states[part] = await _enter(stack, part, lifespan)
             server.registry.check_entries()  # not earlier: a lifespan may add tools
-            yield server if states == {None: None} else server.replace(states=states)
+            yield server.replace(states=states)
 
     def connect(
         self,
@@ -348,7 +350,7 @@ class MCPKit(Registration, Generic[StateT]):
             raise MissingEnvironment(missing)
         if wrong := secret_weakness(self._server.settings.secrets):
             raise MissingEnvironment([SECRET], wrong)
-        if self._lifespan is None and not self._parts:
+        if not self._lives([self, *self._all_parts()]):
             server.registry.check_entries()
 
     def _serving(self) -> AbstractAsyncContextManager[Server]:

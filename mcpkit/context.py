@@ -708,7 +708,7 @@ def _blocking(
 
     @wraps(method)
     def call(self: SyncContext[Any], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        context = Context[Any](self.backend)
+        context = Context[Any](self.backend, self.origin)
         return self.backend.from_thread(partial(method, context, *args, **kwargs))
 
     return call

@@ -3,31 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import random
 import threading
+import warnings
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import anyio
 import pytest
 
 from mcpkit import (
     Client,
+    Complete,
     Context,
     Html,
     MCPKit,
     ProtocolError,
     ResourceResult,
+    SyncContext,
     TextResourceContents,
     described,
 )
 from mcpkit import tool as marked_tool
 from mcpkit.context import CallNext
-from mcpkit.errors import RegistrationError
+from mcpkit.errors import InvalidParams, RegistrationError
 from mcpkit.providers import Provider, ProviderContext
 from mcpkit.testing import REVISIONS, AsyncTestClient, TestClient
-from tests.kit import PATIENCE, Recorder, until
+from tests.kit import PATIENCE, Recorder, turns, until
 
 every_revision = pytest.mark.parametrize("revision", REVISIONS)
 
@@ -72,8 +77,8 @@ class Pulled(Provider):
 
     base = "many://"
 
-    def __init__(self, *names: str) -> None:
-        self.names = sorted(names)
+    def __init__(self, *names: str, **options: Any) -> None:
+        self.names, self.options = sorted(names), options
 
     def attach(self, context: ProviderContext) -> None:
         context.replace([described.template(read, "many://{name}", name="many")])
@@ -82,7 +87,7 @@ class Pulled(Provider):
         self, after: str, limit: int | None, context: Context[Any]
     ) -> Sequence[Any]:
         uris = [f"many://{each}" for each in self.names]
-        made = [resource(each) for each in uris if each > after]
+        made = [resource(each, **self.options) for each in uris if each > after]
         return made[:limit]
 
 
@@ -151,6 +156,20 @@ class TestEntries:
     def test_a_transform_returns_an_entry(self) -> None:
         with pytest.raises(RegistrationError, match="return the entry, or None"):
             MCPKit("a").include(Notes(tool("a")), transform=lambda entry: entry.name)
+
+    def test_a_transform_changes_copies(self) -> None:
+        inner, outer = MCPKit("inner"), MCPKit("outer")
+        inner.add_tool(lambda: 1, name="one", meta={"a": 1}, annotations={"title": "One"})
+
+        def change(entry: Any) -> Any:
+            entry.meta["b"], entry.annotations.title = 2, "Two"
+            return entry
+
+        outer.include(inner, transform=change)
+        [kept], [made] = (app.server.registry.tools.values() for app in (inner, outer))
+        assert (kept.meta, made.meta) == ({"a": 1}, {"a": 1, "b": 2})
+        assert kept.annotations is not None
+        assert kept.annotations.title == "One"
 
     def test_the_options_are_for_marked_functions_and_apps_too(self) -> None:
         app, inner = MCPKit("a"), MCPKit("b")
@@ -386,6 +405,92 @@ class TestResources:
             ]
             assert await text_at(client, "many://p/d") == "at many://d"
 
+    async def test_who_lacks_their_scopes_does_not_see_them(self) -> None:
+        whole, each = MCPKit("whole"), MCPKit("each")
+        whole.include(Pulled("a"), scopes=["s"])
+        each.include(Pulled("a", scopes=["s"]))
+        for app in (whole, each):
+            for scopes, seen in (([], []), (["s"], ["many://a"]), ([], [])):
+                async with AsyncTestClient(app, scopes=scopes) as client:
+                    assert await uris(client) == seen
+                    page = await client.request("resources/list")
+                    assert page["cacheScope"] == "private"
+
+    async def test_what_a_client_has_watched_before_is_told(self) -> None:
+        app, notes = MCPKit("a"), Notes(resource("notes://1"))
+        app.add_resource(lambda x: x, "notes://{x}", name="all")
+        async with AsyncTestClient(app) as client:
+            async with client.listen(lambda *change: None, uris=["notes://1"]):
+                app.include(notes)
+                assert await notes.interests.wait() == [("notes://1", True)]
+            await notes.interests.wait(2)
+        assert notes.interests.calls == [("notes://1", True), ("notes://1", False)]
+
+    async def test_interest_may_change_the_entries_while_others_do(self) -> None:
+        class Following(Notes):
+            def interest(self, context: ProviderContext, uri: str, is_wanted: bool) -> None:
+                context.replace([resource("notes://1"), *([tool("wanted")] if is_wanted else [])])
+
+        app, notes = MCPKit("a"), Following(resource("notes://1"))
+        app.include(notes)
+        changes = app.server.changes
+
+        def watch() -> None:
+            for _ in range(200):
+                changes.watch(listener := Listener(lambda change: None), ["notes://1"])
+                changes.unwatch(listener, ["notes://1"])
+
+        def edit(name: str) -> None:
+            for _ in range(200):
+                app.add_tool(lambda: 1, name=name)
+                app.remove_tool(name)
+
+        threads = [threading.Thread(target=watch)]
+        threads += [threading.Thread(target=edit, args=[f"t{number}"]) for number in range(2)]
+        for each in threads:
+            each.daemon = True
+            each.start()
+        for each in threads:
+            await anyio.to_thread.run_sync(each.join, PATIENCE)
+            assert not each.is_alive()
+        assert [*app.server.registry.tools] == []
+
+    async def test_a_transform_may_not_give_them_another_uri(self) -> None:
+        app = MCPKit("a", page_size=1)
+
+        def upper(entry: Any) -> Any:
+            if entry.listing == "resources":
+                entry.uri = entry.uri.upper()
+            return entry
+
+        app.include(Pulled("a", "b"), transform=upper)
+        async with AsyncTestClient(app) as client:
+            with pytest.raises(ProtocolError, match="failed to answer"):
+                await uris(client)
+
+    async def test_one_that_repeats_itself_ends(self) -> None:
+        class Repeating(Pulled):
+            async def resources(
+                self, after: str, limit: int | None, context: Context[Any]
+            ) -> Sequence[Any]:
+                return await super().resources("", limit, context)
+
+        app = MCPKit("a", page_size=1)
+        app.include(Repeating("a", "b"), transform=lambda entry: None)
+        async with AsyncTestClient(app) as client:
+            assert await uris(client) == []
+
+    def test_what_cannot_be_included_further_out_is_not_included_at_all(self) -> None:
+        pulled = Pulled("a")
+        pulled.base = ""
+        inner, outer = MCPKit("inner"), MCPKit("outer")
+        outer.include(inner, prefix="p")
+        with pytest.raises(RegistrationError, match="the provider needs a base"):
+            inner.include(pulled)
+        for app in (inner, outer):
+            assert not app.server.registry.templates
+            assert not app.server.registry.sources
+
     def test_a_prefix_needs_a_base(self) -> None:
         pulled = Pulled("a")
         pulled.base = ""
@@ -492,6 +597,129 @@ class TestLifespans:
         me = threading.current_thread().name
         assert living.events == ["entered elsewhere", "left", f"entered {me}", "left"]
         assert found == ["alive"]
+
+    async def test_one_that_comes_while_the_last_one_leaves_waits_for_the_next_term(self) -> None:
+        leaving, go_on = anyio.Event(), anyio.Event()
+
+        class Slow(Living):
+            @asynccontextmanager
+            async def lifespan(self, context: ProviderContext) -> AsyncGenerator[None, None]:
+                self.events.append("entered")
+                context.replace([tool("alive")])
+                yield
+                context.replace([])
+                leaving.set()
+                await go_on.wait()
+
+        slow = Slow()
+        app = MCPKit("a")
+        app.include(slow)
+
+        async def first(*, task_status: Any) -> None:
+            async with AsyncTestClient(app):
+                task_status.started()
+
+        async def let_go() -> None:
+            await turns()
+            go_on.set()
+
+        with anyio.fail_after(PATIENCE):
+            async with anyio.create_task_group() as group:
+                await group.start(first)
+                await leaving.wait()
+                group.start_soon(let_go)
+                async with AsyncTestClient(app) as client:
+                    assert await names(client) == ["alive"]
+        assert slow.events == ["entered", "entered"]
+
+    async def test_one_that_comes_while_another_gives_up_is_served_alive(self) -> None:
+        gives_up, go_on = anyio.Event(), anyio.Event()
+
+        class Slow(Living):
+            @asynccontextmanager
+            async def lifespan(self, context: ProviderContext) -> AsyncGenerator[None, None]:
+                self.events.append("entering")
+                if len(self.events) == 1:
+                    try:
+                        await anyio.sleep_forever()
+                    finally:
+                        gives_up.set()
+                        with anyio.CancelScope(shield=True):
+                            await go_on.wait()
+                context.replace([tool("alive")])
+                yield
+
+        slow = Slow()
+        app = MCPKit("a")
+        app.include(slow)
+        scope = anyio.CancelScope()
+
+        async def first() -> None:
+            with scope:
+                async with AsyncTestClient(app):
+                    pytest.fail("it was served")
+
+        async def let_go() -> None:
+            await turns()
+            go_on.set()
+
+        with anyio.fail_after(PATIENCE):
+            async with anyio.create_task_group() as group:
+                group.start_soon(first)
+                await until(lambda: slow.events)
+                scope.cancel()
+                await gives_up.wait()
+                group.start_soon(let_go)
+                async with AsyncTestClient(app) as client:
+                    assert await names(client) == ["alive"]
+
+    async def test_many_clients_that_come_and_go_are_always_served_alive(self) -> None:
+        living = Living()
+        app = nested(living)
+        chance = random.Random(7)
+        found: list[list[str]] = []
+
+        async def come_and_go(count: int) -> None:
+            await turns(chance.randrange(40))
+            async with AsyncTestClient(app) as client:
+                found.append(await names(client))
+                await turns(count)
+
+        with anyio.fail_after(PATIENCE):
+            async with anyio.create_task_group() as group:
+                for _ in range(60):
+                    group.start_soon(come_and_go, chance.randrange(30))
+        assert found == [["out_in_alive"]] * 60
+        entered = [each for each in living.events if each != "left"]
+        assert len(living.events) == 2 * len(entered)
+
+    async def test_an_exit_ends_the_app_as_one_of_its_own_lifespan_does(self) -> None:
+        living = Living(SystemExit("no database"))
+        app = MCPKit("a")
+        app.include(living)
+        with pytest.raises(BaseException) as caught:  # noqa: PT011 - a group on trio
+            async with AsyncTestClient(app):
+                pytest.fail("it was served")
+        assert "no database" in str(leaf_of(caught.value))
+
+    async def test_a_loop_that_was_closed_holds_nothing(self) -> None:
+        living = Living()
+        app = MCPKit("a")
+        app.include(living)
+
+        def abandon() -> None:
+            loop = asyncio.new_event_loop()
+            manager = app.running()
+            loop.run_until_complete(manager.__aenter__())
+            loop.close()
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            await anyio.to_thread.run_sync(abandon)
+            async with AsyncTestClient(app) as client:
+                assert await names(client) == ["alive"]
+            assert len([each for each in living.events if each != "left"]) == 2
+            gc.collect()
 
     async def test_a_failure_is_raised_and_the_next_client_tries_again(self) -> None:
         living = Living(ValueError("no database"))
@@ -637,6 +865,82 @@ class TestIncludedApps:
             assert (await client.call_tool("a")).text == "tool"
             assert seen.calls == ["tools/call"]
 
+    async def test_no_lifespan_is_forgotten(self) -> None:
+        outer, middle, inner = MCPKit("outer"), MCPKit("middle"), Trace("inner")
+        outer.include(middle)
+        late: list[BaseException] = []
+
+        @asynccontextmanager
+        async def lifespan(app: MCPKit[Any]) -> AsyncGenerator[None, None]:
+            with pytest.raises(RegistrationError, match="has a lifespan; include it before"):
+                app.include(inner.app)
+            late.append(ValueError())
+            yield
+
+        middle.include(MCPKit[Any]("living", lifespan=lifespan))
+        async with outer.running():
+            for app in (outer, middle):
+                for source in (inner.app, Living()):
+                    with pytest.raises(RegistrationError, match="has a lifespan; include it"):
+                        app.include(source)
+        middle.include(inner.app)
+        async with AsyncTestClient(outer) as client:
+            assert (await client.call_tool("state")).text == "state of inner"
+
+    async def test_a_state_is_not_compared(self) -> None:
+        class Table:
+            def __eq__(self, other: object) -> bool:
+                raise ValueError("the truth value is ambiguous")
+
+            __hash__ = None  # type: ignore[assignment]
+
+        @asynccontextmanager
+        async def lifespan(app: MCPKit[Any]) -> AsyncGenerator[Table, None]:
+            yield Table()
+
+        async with AsyncTestClient(MCPKit("a", lifespan=lifespan, offers=["tools"])) as client:
+            assert await names(client) == []
+
+    async def test_plain_functions_are_in_their_app_too(self) -> None:
+        outer, inner = Trace("outer"), Trace("inner")
+
+        @inner.app.tool
+        def state_at(ctx: SyncContext[str], uri: str) -> str:
+            [found] = ctx.read_resource(uri)
+            assert isinstance(found, TextResourceContents)
+            return f"{ctx.state}, {found.text}"
+
+        @inner.app.tool
+        def sampled(ctx: SyncContext[str]) -> str:
+            def look(ctx: SyncContext[str]) -> str:
+                return ctx.state
+
+            return ctx.sample("x", tools=[look]).text
+
+        async def model(params: dict[str, Any]) -> dict[str, Any]:
+            last = params["messages"][-1]["content"]
+            last = last[-1] if isinstance(last, list) else last
+            if last["type"] == "tool_result":
+                return {"role": "assistant", "model": "m", "content": last["content"][0]}
+            use = {"type": "tool_use", "id": "1", "name": "look", "input": {}}
+            return {"role": "assistant", "model": "m", "content": use, "stopReason": "toolUse"}
+
+        outer.app.include(inner.app, prefix="in")
+        async with AsyncTestClient(outer.app, sampling=model) as client:
+            found = await client.call_tool("in_state_at", {"uri": "state://x"})
+            assert found.text == "state of inner, state of inner"
+            assert (await client.call_tool("in_sampled")).text == "state of inner"
+
+    @pytest.mark.parametrize("ref", ["x", [1], None, 5, {}, {"type": "ref/prompt"}])
+    async def test_a_malformed_reference_is_the_fault_of_the_client(self, ref: Any) -> None:
+        outer, inner = MCPKit("outer"), Trace("inner")
+        inner.app.add_resource(at, "at://{place}", name="at")
+        outer.include(inner.app)
+        params = {"ref": ref, "argument": {"name": "a", "value": ""}}
+        async with AsyncTestClient(outer) as client:
+            with pytest.raises(InvalidParams):
+                await client.request("completion/complete", params)
+
     async def test_resources_are_named_as_the_app_names_them(self) -> None:
         inner, updates = MCPKit("inner"), Recorder()
 
@@ -674,6 +978,16 @@ class TestIncludedApps:
 
         async with AsyncTestClient(outer.app) as client:
             assert (await client.call_tool("both")).text == "state of inner, state of outer"
+
+
+def at(place: Annotated[str, Complete(["here"])]) -> str:
+    return place
+
+
+def leaf_of(error: BaseException) -> BaseException:
+    while hasattr(error, "exceptions"):  # a group, of trio's tasks
+        [error] = error.exceptions
+    return error
 
 
 def living_app(name: str, order: list[str]) -> MCPKit[Any]:

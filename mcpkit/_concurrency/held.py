@@ -38,6 +38,11 @@ class _Term:
         self.failure: BaseException | None = None
         self.task: Any = None  # event loops hold tasks only weakly
 
+    @property
+    def is_lost(self) -> bool:
+        """True if its event loop was closed without ending it."""
+        return getattr(self.loop, "is_closed", bool)() is True
+
 
 class Held:
     """Enters a context manager for its first holder, and leaves it after the last one.
@@ -58,9 +63,9 @@ class Held:
         holder = _Holder()
         with self._lock:
             self._holders.append(holder)
-            if self._term is None:
+            if self._term is None or self._term.is_lost:
                 self._begin()
-            elif self._term.started:
+            elif self._term.started and not self._term.over.is_set():
                 holder.decide()
         try:
             await holder.decided.wait()
@@ -76,11 +81,16 @@ class Held:
             term = self._term
             if term is None or term.loop is not holder.loop or self._on(term.loop):
                 return
-        term.over.set()
-        if not term.started:
-            term.scope.cancel()
-        with anyio.CancelScope(shield=True):
+            term.over.set()
+            if not term.started:
+                term.scope.cancel()
+        try:
             await term.ended.wait()
+        finally:
+            if not term.ended.is_set():  # this task is cancelled
+                term.scope.cancel()
+                with anyio.CancelScope(shield=True):
+                    await term.ended.wait()
         if term.failure is not None and term.started:
             raise term.failure
 
@@ -93,6 +103,7 @@ class Held:
         term.task = spawn(lambda: self._live(term))
 
     async def _live(self, term: _Term) -> None:
+        loop_ends = False
         try:
             with term.scope:
                 async with self._enter():
@@ -102,20 +113,27 @@ class Held:
                     for each in waiting:
                         each.decide()
                     await term.over.wait()
-        except Exception as error:
+        except anyio.get_cancelled_exc_class():
+            loop_ends = True
+            raise
+        except BaseException as error:  # also of sys.exit(), which ends the app
             term.failure = error
         finally:
-            self._end(term)
+            self._end(term, loop_ends=loop_ends)
 
-    def _end(self, term: _Term) -> None:
+    def _end(self, term: _Term, *, loop_ends: bool) -> None:
         with self._lock:
             self._term = None
             left = self._on(term.loop)
-            others = {each.loop for each in self._holders} - {term.loop}
-        waiting = [each for each in left if not each.decided.is_set()]
-        for each in waiting:
-            each.decide(term.failure)
-        if term.failure is not None and left and not waiting:
+            waiting = [each for each in left if not each.decided.is_set()]
+            others: set[object] = {each.loop for each in self._holders} - {term.loop}
+            if waiting and not loop_ends and (term.started or term.failure is None):
+                self._begin()  # they have come while it was being left
+                others.clear()
+        if term.failure is not None and not term.started:
+            for each in waiting:
+                each.decide(term.failure)
+        elif term.failure is not None and len(left) > len(waiting):
             log.error("a lifespan ended", exc_info=term.failure)
         term.ended.set()
         for loop in others:

@@ -31,6 +31,8 @@ class Changes:
         """The buses whose changes are announced here too, and the prefix of their URIs here."""
         self._wanted: Counter[str] = Counter()
         """The URIs that listeners, or buses that follow, watch."""
+        self._lost: list[str] = []
+        """The URIs whose last watcher has gone, until that is told."""
         self.on_interest: Callable[[str], object] = lambda uri: None
         """Called with a URI once it `is_wanted`, or is no longer."""
         self._interests: dict[_Weak, tuple[_Weak, Counter[str]]] = {}
@@ -61,12 +63,12 @@ class Changes:
                     self._lengths[len(uri)] += 1
                     added.append(uri)
                 self._watchers[uri].add(weak)
+        self._tell_lost()
         for uri in added:
             self._want(uri, 1)
 
     def unwatch(self, listener: Any, uris: Iterable[str]) -> None:
         """Undo one `watch` of these resources."""
-        removed: list[str] = []
         with self._lock:
             if ref(listener) in self._interests:
                 weak, counts = self._interest_of(listener)
@@ -74,13 +76,13 @@ class Changes:
                     counts[uri] -= 1
                     if not counts[uri]:
                         del counts[uri]
-                        removed += self._remove_watcher(uri, weak)
-        for uri in removed:
-            self._want(uri, -1)
+                        self._lost += self._remove_watcher(uri, weak)
+        self._tell_lost()
 
     def remove(self, listener: Any) -> None:
         """Stop notifying a listener."""
         self._forget(ref(listener))
+        self._tell_lost()
 
     def affected(self, uri: str) -> list[str]:
         """Return the watched URIs that a change concerns: its own, and those that it is below."""
@@ -94,14 +96,16 @@ class Changes:
         return self._interests.setdefault(weak, (weak, Counter()))
 
     def _forget(self, listener: _Weak) -> None:
-        removed: list[str] = []
         with self._lock:
             if listener in self._interests:
                 weak, counts = self._interests.pop(listener)
                 for uri in counts:
-                    removed += self._remove_watcher(uri, weak)
-        for uri in removed:
-            self._want(uri, -1)
+                    self._lost += self._remove_watcher(uri, weak)
+
+    def _tell_lost(self) -> None:
+        # Not when a listener is collected, which may be at any line, with any lock held.
+        while self._lost:
+            self._want(self._lost.pop(), -1)
 
     def _remove_watcher(self, uri: str, weak: _Weak) -> Sequence[str]:
         """Remove a watcher of a URI; returns the URI if it was the last one."""
@@ -120,11 +124,24 @@ class Changes:
     def forward(self, to: Changes, prefix: str | None = None) -> None:
         """Announce all changes on another bus too, where URIs have this prefix."""
         self._followers = [*self._followers, (to, prefix)]
-        to._followed = [*to._followed, (self, prefix)]
+        with to._lock:
+            to._followed = [*to._followed, (self, prefix)]
+            wanted = [uri for uri, count in to._wanted.items() if count > 0]
+        for uri in wanted:
+            self._want_inside(prefix, uri, 1)
+
+    def stop_forwarding(self, to: Changes, prefix: str | None = None) -> None:
+        """Undo `forward`."""
+        self._followers = [each for each in self._followers if each != (to, prefix)]
+        with to._lock:
+            to._followed = [each for each in to._followed if each != (self, prefix)]
+            wanted = [uri for uri, count in to._wanted.items() if count > 0]
+        for uri in wanted:
+            self._want_inside(prefix, uri, -1)
 
     def is_wanted(self, uri: str) -> bool:
         """Return True if something watches a URI: a listener, or a bus that follows."""
-        return uri in self._wanted
+        return self._wanted[uri] > 0
 
     def _want(self, uri: str, more: int) -> None:
         """Note that something more watches a URI (1), or no longer does (-1)."""
@@ -133,13 +150,17 @@ class Changes:
             self._wanted[uri] = after = before + more
             if not after:
                 del self._wanted[uri]
-        if before and after:
-            return
-        self.on_interest(uri)
-        for bus, prefix in self._followed:
-            inner = uri if prefix is None else without_prefix(prefix, uri, uri)
-            if prefix is None or inner != uri:
-                bus._want(inner, more)
+            followed = self._followed
+        if (before > 0) != (after > 0):
+            self.on_interest(uri)
+            for bus, prefix in followed:
+                bus._want_inside(prefix, uri, more)
+
+    def _want_inside(self, prefix: str | None, uri: str, more: int) -> None:
+        """As `_want`, with a URI of a bus that follows, where URIs have a prefix."""
+        inner = without_prefix(prefix, uri, uri) if prefix else uri
+        if not prefix or inner != uri:
+            self._want(inner, more)
 
     # --- changes ----------------------------------------------------------------------------------
 

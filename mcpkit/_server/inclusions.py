@@ -94,6 +94,9 @@ class Inclusion:
         """Return the copy of an entry that is registered there, if one is."""
         made: Any = copy(item)
         if self._transform is not None:
+            for name in ("annotations", "meta", "options"):  # which it may change in place
+                if getattr(made, name, None) is not None:
+                    setattr(made, name, copy(getattr(made, name)))
             made = self._transform(made)
             if made is not None and not isinstance(made, type(item)):
                 raise RegistrationError(
@@ -149,8 +152,15 @@ class _IncludedSource:
         found: list[Entry] = []
         while True:
             given: Sequence[Any] = await self._source.resources(after, limit, context)
-            copies = map(self._inclusion.copied, given)
-            found += [each for each in copies if each is not None]
-            if limit is None or len(given) < limit or len(found) >= limit:
+            for each in given:
+                made = self._inclusion.copied(each)
+                if made is not None and made.key != self._inclusion.uri(each.key):
+                    raise RegistrationError(
+                        f"transform= gave {each.key!r} another URI, but its provider does not hold "
+                        f"it"
+                    )
+                found += [] if made is None else [made]
+            is_last = limit is None or len(given) < limit or given[-1].key <= after
+            if is_last or len(found) >= (limit or 0):
                 return found[:limit]
             after = given[-1].key  # the transform has left some out

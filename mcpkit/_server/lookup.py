@@ -93,7 +93,7 @@ def in_its_app(name: str, handler: Handler) -> Handler:
     def handle(server: Any, params: Params, context: Context[Any]) -> Any:
         try:
             entry = find(server.catalog, params)
-        except (KeyError, ProtocolError, TypeError):
+        except (AttributeError, KeyError, ProtocolError, TypeError):
             entry = None  # the handler says what is wrong
         if entry is None or not entry.origin:
             return handler(server, params, context)

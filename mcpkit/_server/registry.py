@@ -136,8 +136,11 @@ class _Edit:
         new.number = old.number
         if self._table(old.listing).get(old.key) is old:
             self._put(new)
-            if old.scopes != new.scopes or _described(old) != _described(new):
-                self.kinds[KINDS[new.listing]] = None
+            kind = KINDS[new.listing]
+            if kind not in self.kinds and (
+                old.scopes != new.scopes or _described(old) != _described(new)
+            ):
+                self.kinds[kind] = None
         elif self.disabled.get(place_of(old)) is old:
             self.disabled[place_of(old)] = new
 
@@ -145,6 +148,14 @@ class _Edit:
         self._table(item.listing)[item.key] = item
         self.added.append(item)
         self.advertised |= _advertised_by(item)
+
+
+def _announce(edits: Mapping[Registry, _Edit]) -> None:
+    """Announce a change that was made. Without the lock: who hears of it may have locks, too."""
+    for registry, edit in edits.items():
+        registry.on_commit()
+        for kind in edit.kinds:
+            registry.on_change(kind)
 
 
 def _described(entry: AnyEntry) -> Mapping[str, Any]:
@@ -169,6 +180,8 @@ class Registry:
         self.sources: tuple[Source, ...] = ()
         self.additions: tuple[Addition, ...] = ()
         self.on_change: Callable[[ListKind], None] = lambda kind: None
+        self.on_commit: Callable[[], object] = lambda: None
+        """Called when entries have changed, also if no list differs."""
         self.on_advertise: Callable[[frozenset[str]], None] = lambda capabilities: None
         """Called with all advertised capabilities before there may be more."""
         self._inclusions: list[Inclusion] = []
@@ -194,7 +207,9 @@ class Registry:
 
         Raises `RegistrationError` if its name or URI is taken.
         """
-        self._change([(None, item)])
+        with _changing:
+            edits = self._change([(None, item)])
+        _announce(edits)
 
     def replace(self, entries: Iterable[AnyEntry]) -> None:
         """Replace all entries at once; one whose name or URI stays keeps its place in the list.
@@ -204,7 +219,8 @@ class Registry:
         with _changing:
             before = {place_of(each): each for each in self.entries()}
             pairs = [(before.pop(place_of(each), None), each) for each in entries]
-            self._change([*((each, None) for each in before.values()), *pairs])
+            edits = self._change([*((each, None) for each in before.values()), *pairs])
+        _announce(edits)
 
     def include(self, inclusion: Inclusion) -> None:
         """Include the entries of another registry, now and in future.
@@ -214,34 +230,37 @@ class Registry:
         other = inclusion.source
         if inclusion.leads_to(other):
             raise RegistrationError("an app cannot include itself")
-        self.offer(other.advertised)
         with _changing:
             found = sorted(other.entries(), key=lambda each: each.number)
             pairs: list[Pair] = [(None, each) for each in found]
             copies = inclusion.copies(pairs)
             sources = [inclusion.source_of(each) for each in other.sources]
-            self._change(copies)
-            inclusion.note(pairs, copies)
             for source in sources:
-                self.add_source(source)
+                self._check_source(source)
+            edits = self._change(copies)
+            inclusion.note(pairs, copies)
             other._inclusions.append(inclusion)
+        self.offer(other.advertised)
+        _announce(edits)
+        for source in sources:
+            self.add_source(source)
 
-    def _change(self, pairs: Iterable[Pair]) -> None:
-        """Put new entries in the place of old ones, here and in what includes this registry."""
+    def _change(self, pairs: Iterable[Pair]) -> Mapping[Registry, _Edit]:
+        """Put new entries in the place of old ones, here and in what includes this registry.
+
+        With the lock; what it returns is to be announced without.
+        """
         edits: dict[Registry, _Edit] = {}
         made: list[tuple[Inclusion, Collection[Pair], Collection[Pair]]] = []
-        with _changing:
-            self._plan(list(pairs), edits, made)
-            for registry, edit in edits.items():
-                # What serves an entry is loaded before anybody can find it.
-                registry.on_advertise(registry.advertised | edit.advertised)
-            for registry, edit in edits.items():
-                registry._commit(edit)
-            for inclusion, changed, copies in made:
-                inclusion.note(changed, copies)
+        self._plan(list(pairs), edits, made)
         for registry, edit in edits.items():
-            for kind in edit.kinds:
-                registry.on_change(kind)
+            # What serves an entry is loaded before anybody can find it.
+            registry.on_advertise(registry.advertised | edit.advertised)
+        for registry, edit in edits.items():
+            registry._commit(edit)
+        for inclusion, changed, copies in made:
+            inclusion.note(changed, copies)
+        return edits
 
     def _plan(
         self,
@@ -291,6 +310,11 @@ class Registry:
         for inclusion in self._inclusions:
             inclusion.into.offer(capabilities)
 
+    def _check_source(self, source: Source) -> None:
+        """Raise `RegistrationError` if the source cannot be in a registry that includes this."""
+        for inclusion in self._inclusions:
+            inclusion.into._check_source(inclusion.source_of(source))
+
     def add_source(self, source: Source) -> None:
         """Add resources that come and go by themselves."""
         with _changing:
@@ -311,7 +335,8 @@ class Registry:
             found = next((each[key] for each in tables if key in each), None)
             if found is None:
                 raise KeyError(f"nothing is registered as {key!r} among the {kind}")
-            self._change([(found, None)])
+            edits = self._change([(found, None)])
+        _announce(edits)
 
     def disable(self, names: Collection[str], tags: Collection[str]) -> None:
         """Remove the entries that have one of some names or tags, and keep them for `enable`.
@@ -320,16 +345,18 @@ class Registry:
         """
         with _changing:
             found = self._chosen(names, tags, self.entries())
-            self._change([(each, None) for each in found])
+            edits = self._change([(each, None) for each in found])
             self._disabled = {**self._disabled, **{place_of(each): each for each in found}}
+        _announce(edits)
 
     def enable(self, names: Collection[str], tags: Collection[str]) -> None:
         """Add entries again that were disabled; see `disable`."""
         with _changing:
             found = self._chosen(names, tags, self._disabled.values())
-            self._change([(None, each) for each in found])
+            edits = self._change([(None, each) for each in found])
             enabled = {place_of(each) for each in found}
             self._disabled = {k: v for k, v in self._disabled.items() if k not in enabled}
+        _announce(edits)
 
     def _chosen(
         self, names: Collection[str], tags: Collection[str], among: Iterable[AnyEntry]
@@ -472,12 +499,17 @@ class Registry:
         if room is not None and len(more) > room:
             more = more[:room]
             cursor = write_cursor("resources", _PROVIDED, more[-1].key if more else after)
+        if view is None and any(each.scopes for each in more):
+            self.restricted = True
+            server = context.backend.server
+            catalog = server.view_for(context.request.origin, context.request).catalog
+            view = catalog if isinstance(catalog, View) else None
         taken: set[str] = set(self.resources)
         for each in more:
             if each.key not in taken and (view is None or view.lists(each)):
                 taken.add(each.key)
                 found.append(each)
-        return Page("resources", found, cursor, page.is_private, self.additions)
+        return Page("resources", found, cursor, view is not None, self.additions)
 
 
 Catalog: TypeAlias = Registry | View

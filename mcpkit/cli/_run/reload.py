@@ -22,6 +22,7 @@ import anyio
 from anyio import to_thread
 from anyio.abc import TaskGroup, TaskStatus
 
+from mcpkit._server.changes import Changes
 from mcpkit._server.registry import Registry
 from mcpkit._server.server import Server
 from mcpkit._utils.sealing import SECRET, new_secret, secrets_from_environment
@@ -74,6 +75,7 @@ class _Reloaded:
         self._import_app, self._watched, self._debug = import_app, watched, debug
         self._app: MCPKit[Any] | None = None
         self._registry = Registry()
+        self._changes = Changes()
         self._version: _Version | None = None
         self._front: Server | None = None
         self._importing: anyio.Event | None = None
@@ -126,6 +128,7 @@ class _Reloaded:
             front = self._front = copy(self._version.server)
             front.registry = front.catalog = self._registry
             front.middleware, front.composed = (self._forward,), {}
+            front.changes = self._changes
             front.extensions, front.choosers = [*front.extensions], [*front.choosers]
             front.extension_methods = {**front.extension_methods}
             offered = self._registry.advertised
@@ -149,8 +152,12 @@ class _Reloaded:
             self._version, registry = version, server.registry
             server.load(self._registry.advertised)  # the host goes on to use what it knows
             self._take_over(server)
+            server.changes.forward(self._changes)
+            registry.on_commit = lambda: self._take_over(server)
             registry.on_change = lambda kind: self._take_over(server)
             if before is not None:
+                before.server.changes.stop_forwarding(self._changes)
+                before.server.registry.on_commit = lambda: None
                 before.server.registry.on_change = lambda kind: None
                 before.replaced.set()
             task_status.started()
@@ -197,7 +204,6 @@ class _Reloaded:
             note(f"the new lifespan failed: {error}; the previous version continues")
             return
         assert self._version is not None
-        self._version.server.changes.forward(front.changes)
         if new := sorted(self._registry.advertised - known):
             note(
                 f"the server has {' and '.join(new)} now, which its host does not know; "
