@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from datetime import datetime, timedelta, timezone
 from ipaddress import ip_address
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import anyio
 import httpx2
@@ -20,12 +20,14 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 
 from mcpkit import Client
 from mcpkit._utils import fetch as fetch_module
-from mcpkit._utils.fetch import fetch_json, reason_of, tls_for
+from mcpkit._utils.fetch import fetch_json, proxy_for, reason_of, tls_for
+from mcpkit.auth import JWT, Introspection, VerifierUnavailable
 from mcpkit.client.auth.base import request
+from tests.auth.issuer import RESOURCE, Issuer, issuing
 from tests.uvicorns import listen, running
 
 # --- certificates ---------------------------------------------------------------------------------
@@ -159,6 +161,144 @@ def test_clients_share_what_they_trust(monkeypatch: pytest.MonkeyPatch) -> None:
     for ask in (of_clients, of_issuers, of_servers):
         asked(ask, "https://127.0.0.1:1")
     assert given == [tls_for("https://127.0.0.1")] * 3
+
+
+# --- proxies --------------------------------------------------------------------------------------
+
+CLOSED = "http://127.0.0.1:9"
+PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
+
+
+@pytest.fixture
+def environment(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
+    """Sets the variables of proxies, of which there are no others."""
+    for name in PROXIES:
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+    return monkeypatch.setenv
+
+
+@pytest.mark.parametrize("ask", [of_clients, of_issuers, of_servers])
+@pytest.mark.parametrize("proxy", [CLOSED, "socks5://127.0.0.1:9", "ftp://127.0.0.1", "http://a:b"])
+def test_what_is_on_this_machine_is_asked_without_a_proxy(
+    encrypted: Encrypted,
+    ask: Callable[[str], Awaitable[object]],
+    proxy: str,
+    environment: Callable[[str, str], None],
+) -> None:
+    """Also if no proxy could be used."""
+    environment("SSL_CERT_FILE", str(encrypted.certificate))
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+        environment(name, proxy)
+    assert "served" in asked(ask, f"https://127.0.0.1:{encrypted.port}/x")
+
+
+@pytest.mark.parametrize(
+    ("url", "is_direct"),
+    [
+        *((f"http://{host}:8/mcp", True) for host in ("localhost", "a.localhost", "127.9.9.9")),
+        *((f"http://{host}:8/mcp", True) for host in ("[::1]", "[::ffff:127.0.0.1]", "LocalHost")),
+        *((f"https://{host}", True) for host in ("a.example", "b.a.example", "10.9.8.7")),
+        *((f"https://{host}", True) for host in ("b.c.example", "[fd00::7]", "d.example:8")),
+        *((f"https://{host}", True) for host in ("192.0.2.1", "[2001:db8::1]", "e.example")),
+        *((f"https://{host}", False) for host in ("xa.example", "11.9.8.7", "[fd01::7]")),
+        *((f"https://{host}", False) for host in ("d.example", "d.example:9", "localhost.example")),
+        ("http://e.example.:8/mcp", False),
+    ],
+)
+def test_no_proxy_names_hosts_domains_addresses_and_networks(
+    url: str, is_direct: bool, environment: Callable[[str, str], None]
+) -> None:
+    exempt = "a.example, .c.example,10.0.0.0/8,fd00::/16,d.example:8,192.0.2.1,[2001:db8::1]"
+    environment("NO_PROXY", exempt + ",*.e.example,https://e.example,,x/y")
+    environment("ALL_PROXY", CLOSED)
+    assert (proxy_for(url) is None) is is_direct
+    environment("NO_PROXY", "*")
+    assert proxy_for(url) is None
+
+
+@pytest.mark.parametrize("ask", [of_clients, of_issuers, of_servers])
+@pytest.mark.parametrize(
+    ("variable", "proxy", "named", "why"),
+    [
+        ("HTTPS_PROXY", CLOSED, CLOSED, "the connection is refused"),
+        ("https_proxy", "ann:hush@127.0.0.1:9", CLOSED, "the connection is refused"),
+        (
+            "ALL_PROXY",
+            "socks5://a:hush@b:9",
+            "socks5://b:9",
+            'it needs pip install "httpx2[socks]"',
+        ),
+        ("ALL_PROXY", "ftp://b", "ftp://b", "it has no URL with http, https or socks5"),
+        ("ALL_PROXY", "http://a:b", "http://a:b", "it has no URL with http, https or socks5"),
+    ],
+)
+def test_a_connection_that_a_proxy_fails_names_it_and_its_variable(
+    ask: Callable[[str], Awaitable[object]],
+    variable: str,
+    proxy: str,
+    named: str,
+    why: str,
+    environment: Callable[[str, str], None],
+) -> None:
+    environment(variable, proxy)
+    said = asked(ask, "https://mcp.example/x")
+    assert (
+        f"annot connect to https://mcp.example/x through the proxy {named} ({variable}): {why}"
+        in said
+    )
+    assert "hush" not in said
+
+
+@pytest.mark.parametrize(
+    ("ask", "scheme", "status"),
+    [
+        *((each, "https", "400 Bad Request") for each in (of_clients, of_issuers, of_servers)),
+        *((each, "http", "502") for each in (of_clients, of_servers)),
+    ],
+)
+def test_what_a_proxy_answers_is_not_taken_for_the_server(
+    ask: Callable[[str], Awaitable[object]],
+    scheme: str,
+    status: str,
+    environment: Callable[[str, str], None],
+) -> None:
+    """It refuses tunnels for https; requests for http are answered."""
+    listener = listen()
+    proxy = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    environment("ALL_PROXY", proxy)
+    with running(Response(status_code=502), listener, lifespan="off"):
+        said = asked(ask, f"{scheme}://mcp.example/x")
+    assert f"{scheme}://mcp.example/x through the proxy {proxy} (ALL_PROXY)" in said
+    assert status in said
+
+
+def test_certificates_that_cannot_be_read_are_a_failed_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none.pem"))
+    for ask in (of_clients, of_issuers, of_servers):
+        said = asked(ask, "https://127.0.0.1:9/x")
+        assert "annot connect to https://127.0.0.1:9/x: the certificates in SSL_CERT_FILE" in said
+
+
+@pytest.mark.parametrize("proxy", ["socks5://127.0.0.1:9", "ftp://127.0.0.1", CLOSED])
+async def test_a_token_is_not_wrong_because_its_issuer_cannot_be_asked(
+    proxy: str, environment: Callable[[str, str], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    environment("ALL_PROXY", proxy)
+    there = "https://issuer.example"
+    verifiers: list[Any] = [
+        JWT(issuer=there, audience=RESOURCE),
+        JWT(issuer=there, audience=RESOURCE, jwks_url=f"{there}/keys"),
+        Introspection(f"{there}/ask", "me", "secret", issuer=there, audience=RESOURCE),
+    ]
+    with issuing(Issuer) as issuer:
+        token = issuer.token(iss=there)
+    for each in verifiers:
+        with pytest.raises(VerifierUnavailable):
+            await each.verify(token, RESOURCE)
+    assert caplog.text.count("(ALL_PROXY)") >= len(verifiers)
 
 
 # --- why a connection failed ----------------------------------------------------------------------

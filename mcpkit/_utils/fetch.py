@@ -12,18 +12,21 @@ from contextlib import ExitStack, aclosing, suppress
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import quote, urlsplit
 
 import anyio
 from anyio import from_thread, to_thread
 from pydantic_core import from_json
 
+from mcpkit._utils.addresses import is_loopback_name
 from mcpkit._utils.json import is_object
 from mcpkit._utils.turns import Turns
 
 if TYPE_CHECKING:
     import ssl
+
+    import httpx2
 
 TIMEOUT: Final = 5.0  # default seconds for a whole request
 MAX_BODY: Final = 1024 * 1024  # default limit of a response's body, in bytes
@@ -64,6 +67,7 @@ class FetchError(Exception):
 class Response:
     """The response of an authorization server."""
 
+    url: str  # for messages: without a query, and with the proxy
     status: int
     document: dict[str, Any] = field(repr=False)  # empty if the body is not a JSON object
     headers: Mapping[str, str] = field(repr=False)  # by name in lower case
@@ -124,6 +128,80 @@ async def resolve(host: str, port: int, caller: str) -> list[str]:
         return [str(each[4][0]) for each in found]
 
 
+# --- proxies --------------------------------------------------------------------------------------
+
+
+class Proxy(NamedTuple):
+    """The proxy of a URL, and the environment variable that names it."""
+
+    url: str
+    variable: str
+
+    def __str__(self) -> str:
+        shown = shorten(re.sub("//.*@", "//", self.url))
+        return f"the proxy {shown} ({self.variable})"
+
+
+def proxy_for(url: str) -> Proxy | None:
+    """Return the proxy that the environment names for a URL.
+
+    A proxy cannot reach what is on this machine, and must not get the tokens for it: so there is
+    none for loopback addresses, whatever the environment says.
+    """
+    from urllib.request import getproxies  # loaded when needed: it imports OpenSSL
+
+    parts = urlsplit(url)
+    host, location = parts.hostname or "", parts.netloc.rpartition("@")[2].lower()
+    named = getproxies()
+    exempt = [each.strip().lower() for each in named.get("no", "").split(",")]
+    if is_loopback_name(host) or any(_covers(each, host, location) for each in exempt):
+        return None
+    for scheme in (parts.scheme, "all"):
+        if found := named.get(scheme):
+            names = (f"{scheme}_proxy", f"{scheme}_proxy".upper())
+            variable = next(filter(os.environ.get, names), "of the system")
+            return Proxy(found if "://" in found else f"http://{found}", variable)
+    return None
+
+
+def _covers(exempt: str, host: str, location: str) -> bool:
+    """Return True if an entry of ``NO_PROXY`` covers a host: a name, domain, address or network."""
+    exempt = exempt.rpartition("://")[2]
+    domain = exempt.removeprefix("*").removeprefix(".")
+    if exempt == "*" or domain in (host, location):
+        return True
+    with suppress(ValueError):
+        return ip_address(host) in ip_network(re.sub(r"[][]", "", exempt), strict=False)
+    return bool(domain) and host.endswith(f".{domain}")
+
+
+def open_client(url: str, proxy: Proxy | None, **options: Any) -> httpx2.AsyncClient:
+    """Return an HTTP client for the requests to one origin.
+
+    Args:
+        url: Of the origin.
+        proxy: As `proxy_for` returns it.
+        options: Others of the client.
+
+    Raises:
+        FetchError: The trusted certificates or the proxy cannot be used.
+    """
+    import httpx2
+
+    try:
+        tls = tls_for(url)
+    except OSError as error:
+        why = error.strerror or type(error).__name__
+        raise FetchError(f"the certificates in SSL_CERT_FILE cannot be read ({why})") from None
+    address = None if proxy is None else proxy.url
+    try:
+        return httpx2.AsyncClient(verify=tls, proxy=address, trust_env=False, **options)
+    except ImportError:
+        raise FetchError('it needs pip install "httpx2[socks]"') from None
+    except (ValueError, httpx2.InvalidURL):  # may quote a password
+        raise FetchError("it has no URL with http, https or socks5") from None
+
+
 # --- requests -------------------------------------------------------------------------------------
 
 
@@ -131,9 +209,9 @@ async def fetch_json(url: str, **options: Any) -> dict[str, Any]:
     """Return the JSON object in a response with status 200; as `fetch` otherwise."""
     response = await fetch(url, **options)
     if response.status != 200:
-        raise FetchError(f"{url} answered {response.status}")
+        raise FetchError(f"{response.url} answered {response.status}")
     if not response.is_json:
-        raise FetchError(f"{url} answered with something that is not a JSON object")
+        raise FetchError(f"{response.url} answered with something that is not a JSON object")
     return response.document
 
 
@@ -207,7 +285,8 @@ async def fetch(
         import httpx2
     except ModuleNotFoundError:
         raise ImportError(_NEEDS) from None
-    where = shorten(url.partition("?")[0])
+    proxy = proxy_for(url) if tls_name is None else None
+    where = shorten(url.partition("?")[0]) + (f" through {proxy}" if proxy else "")
     # No compression: a few bytes may unpack to any number of them.
     sent = {"Accept": "application/json", "Accept-Encoding": "identity", **(headers or {})}
     options: dict[str, Any] = {"data": form, "json": json, "headers": sent}
@@ -215,9 +294,10 @@ async def fetch(
         options["extensions"] = {"sni_hostname": tls_name}
     method = "GET" if form is None and json is None else "POST"
     body = bytearray()
-    client = httpx2.AsyncClient(
-        verify=tls_for(url), timeout=timeout, trust_env=tls_name is None, follow_redirects=False
-    )
+    try:
+        client = open_client(url, proxy, timeout=timeout, follow_redirects=False)
+    except FetchError as error:
+        raise FetchError(f"cannot connect to {where}: {error}") from None
     try:
         with anyio.fail_after(timeout):
             async with client, client.stream(method, url, **options) as response:
@@ -230,8 +310,8 @@ async def fetch(
                             raise FetchError(f"{where} answered with more than {max_body} bytes")
     except (TimeoutError, httpx2.TimeoutException):
         raise FetchError(f"{where} did not answer within {timeout:g} seconds") from None
-    except httpx2.NetworkError as error:
-        why = reason_of(error) or type(error).__name__
+    except (httpx2.NetworkError, httpx2.ProxyError) as error:
+        why = reason_of(error) or shorten(error) or type(error).__name__
         raise FetchError(f"cannot connect to {where}: {why}") from None
     except (httpx2.HTTPError, httpx2.InvalidURL, UnicodeError) as error:  # may quote a secret
         raise FetchError(f"{where} did not answer as HTTP does ({type(error).__name__})") from None
@@ -241,7 +321,7 @@ async def fetch(
         found = None
     document = found if is_object(found) else {}
     redact(document, (form[name] for name in _SECRET_FIELDS if form and name in form))
-    return Response(response.status_code, document, dict(response.headers), is_object(found))
+    return Response(where, response.status_code, document, dict(response.headers), is_object(found))
 
 
 def s256(text: str) -> str:

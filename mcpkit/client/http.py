@@ -18,7 +18,7 @@ import httpx2
 from mcpkit._concurrency.loop import Loop
 from mcpkit._protocol.client_connection import IsAnswered, OutgoingMessage, parse
 from mcpkit._protocol.headers import HeaderParameter, declared_in, encode_value, parameter_headers
-from mcpkit._utils.fetch import reason_of, tls_for
+from mcpkit._utils.fetch import FetchError, open_client, proxy_for, reason_of
 from mcpkit._utils.json import is_object
 from mcpkit._utils.logs import get_logger
 from mcpkit._utils.text import truncate
@@ -108,13 +108,18 @@ class HttpLink:
         self._is_own_client = http_client is None
         # Idle connections are closed before a server does so, often after five seconds, because a
         # request could cross the end on its way.
-        self._client = http_client or httpx2.AsyncClient(
-            verify=tls_for(self._server),
-            timeout=httpx2.Timeout(None, connect=_CONNECT_S),
-            limits=httpx2.Limits(
-                max_connections=None, max_keepalive_connections=20, keepalive_expiry=4
-            ),
-        )
+        self._proxy = proxy_for(self._server) if self._is_own_client else None
+        try:
+            self._client = http_client or open_client(
+                self._server,
+                self._proxy,
+                timeout=httpx2.Timeout(None, connect=_CONNECT_S),
+                limits=httpx2.Limits(
+                    max_connections=None, max_keepalive_connections=20, keepalive_expiry=4
+                ),
+            )
+        except FetchError as error:
+            raise ConnectionClosed(f"Cannot connect to {self._shown}: {error}") from None
         self._timeout = httpx2.Timeout(None, connect=self._client.timeout.connect)
         self.declared: dict[str, tuple[HeaderParameter, ...]] = {}
         self._session: str | None = None
@@ -414,7 +419,11 @@ class HttpLink:
 
     @property
     def _shown(self) -> str:
-        return _without_secrets(self._url)
+        return self._show(self._url)
+
+    def _show(self, url: httpx2.URL) -> str:
+        shown = str(url.copy_with(userinfo=b"", query=None, fragment=None))
+        return shown if self._proxy is None else f"{shown} through {self._proxy}"
 
     async def _send(
         self,
@@ -450,15 +459,16 @@ class HttpLink:
             try:
                 response = await self._client.send(request, stream=True, follow_redirects=False)
             except httpx2.HTTPError as error:
-                shown, reason = _without_secrets(url), _reason(error)
-                if isinstance(error, (httpx2.ConnectError, httpx2.ConnectTimeout)):
+                shown, reason = self._show(url), _reason(error)
+                unreached = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError)
+                if isinstance(error, unreached):
                     raise ConnectionClosed(f"Cannot connect to {shown}: {reason}") from error
                 raise ConnectionClosed(f"{shown} does not answer: {reason}") from error
             pause = _pause_before_retry(response)
             if pause is not None and retries < _MAX_RETRIES:
                 await _close(response)
                 retries += 1
-                log.info("%s asks to wait for %g s", _without_secrets(url), pause)
+                log.info("%s asks to wait for %g s", self._show(url), pause)
                 await anyio.sleep(pause)
                 continue
             is_refused = response.status_code in (401, 403) and tokens_rejected < _MAX_TOKENS
@@ -484,7 +494,7 @@ class HttpLink:
             if url == self._url:
                 self._url = target
             url = target
-        raise ConnectionClosed(f"{_without_secrets(url)} redirects again and again")
+        raise ConnectionClosed(f"{self._show(url)} redirects again and again")
 
     def _foreign(self, response: httpx2.Response, body: bytes) -> ConnectionClosed:
         status = f"{response.status_code} {response.reason_phrase}".strip()
@@ -587,10 +597,6 @@ def _pause_before_retry(response: httpx2.Response) -> float | None:
         return None
     seconds = float(said[:10])
     return seconds if seconds <= _MAX_RETRY_AFTER_S else None
-
-
-def _without_secrets(url: httpx2.URL) -> str:
-    return str(url.copy_with(userinfo=b"", query=None, fragment=None))
 
 
 def _reason(error: Exception) -> str:
