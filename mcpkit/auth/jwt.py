@@ -101,40 +101,69 @@ class JWT(Verifier):
 
     async def verify(self, token: str, resource: str | None) -> Principal | None:
         """Return the principal of a token that this issuer has signed for this server."""
-        jwt = _library()
         try:
-            header: dict[str, Any] = jwt.get_unverified_header(token)
-            if "crit" in header:  # an extension that has to be understood (RFC 7515, 4.1.11)
-                raise jwt.InvalidTokenError
-            algorithm: Any = header.get("alg")
-            if algorithm not in self._algorithms:
-                raise jwt.InvalidAlgorithmError
-            # Not trusted yet: this only avoids requests for the keys of other issuers.
-            unverified: dict[str, Any] = jwt.decode(token, options={"verify_signature": False})
-            if unverified.get("iss") != self._issuer:
-                raise jwt.InvalidIssuerError
-            found = await self._keys.find(header.get("kid"))
-            usable = [each for each in found if _is_usable(each, algorithm)]
-            audience = [each for each in self._audience or (resource,) if each]
-            for each in usable[:MAX_TRIED]:
-                try:
-                    claims: dict[str, Any] = jwt.decode(
-                        token,
-                        jwt.PyJWK(dict(each), algorithm),
-                        algorithms=[algorithm],
-                        audience=audience,
-                        issuer=self._issuer,
-                        leeway=self._leeway,
-                        options={"require": ["exp", "iss", "aud", "sub"]},
-                    )
-                except (jwt.InvalidSignatureError, jwt.InvalidKeyError, jwt.PyJWKError):
-                    continue  # another key may have signed it
-                return principal_of(claims, self._issuer, float(claims["exp"]) + self._leeway)
-            raise jwt.InvalidSignatureError  # no key matches
-        except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError) as error:
-            # Neither the token nor its content (SEC-13).
-            log.debug("a token is not valid: %s", type(error).__name__)
+            header = self._header_of(token)
+        except _reasons() as error:
+            _log_rejected(error)
             return None
+        found = await self._keys.find(header.get("kid"))
+        try:
+            return self._read(token, header, found, resource)
+        except _reasons() as error:
+            _log_rejected(error)
+            return None
+
+    def _header_of(self, token: str) -> dict[str, Any]:
+        """Return the header of a token that may be this issuer's; nothing in it is trusted yet."""
+        jwt = _library()
+        header: dict[str, Any] = jwt.get_unverified_header(token)
+        if "crit" in header:  # an extension that has to be understood (RFC 7515, 4.1.11)
+            raise jwt.InvalidTokenError
+        if header.get("alg") not in self._algorithms:
+            raise jwt.InvalidAlgorithmError
+        # This only avoids requests for the keys of other issuers.
+        unverified: dict[str, Any] = jwt.decode(token, options={"verify_signature": False})
+        if unverified.get("iss") != self._issuer:
+            raise jwt.InvalidIssuerError
+        return header
+
+    def _read(
+        self,
+        token: str,
+        header: Mapping[str, Any],
+        keys: Sequence[Mapping[str, Any]],
+        resource: str | None,
+    ) -> Principal | None:
+        """Return the principal of a token that one of these keys has signed."""
+        jwt = _library()
+        algorithm: str = header["alg"]
+        usable = [each for each in keys if _is_usable(each, algorithm)]
+        audience = [each for each in self._audience or (resource,) if each]
+        for each in usable[:MAX_TRIED]:
+            try:
+                claims: dict[str, Any] = jwt.decode(
+                    token,
+                    jwt.PyJWK(dict(each), algorithm),
+                    algorithms=[algorithm],
+                    audience=audience,
+                    issuer=self._issuer,
+                    leeway=self._leeway,
+                    options={"require": ["exp", "iss", "aud", "sub"]},
+                )
+            except (jwt.InvalidSignatureError, jwt.InvalidKeyError, jwt.PyJWKError):
+                continue  # another key may have signed it
+            return principal_of(claims, self._issuer, float(claims["exp"]) + self._leeway)
+        raise jwt.InvalidSignatureError  # no key matches
+
+
+def _reasons() -> tuple[type[Exception], ...]:
+    """Return the errors of reading a token that is not valid."""
+    return (_library().PyJWTError, ValueError, TypeError, OverflowError, RecursionError)
+
+
+def _log_rejected(error: Exception) -> None:
+    # Neither the token nor its content (SEC-13).
+    log.debug("a token is not valid: %s", type(error).__name__)
 
 
 def _is_usable(key: Mapping[str, Any], algorithm: str) -> bool:
