@@ -11,7 +11,6 @@ import ast
 import copy
 import functools
 import inspect
-import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
@@ -30,6 +29,7 @@ from pydantic_core import ValidationError
 
 from mcpkit import _wings
 from mcpkit._concurrency.threads import ThreadCall, is_interrupt
+from mcpkit._environment import variable
 from mcpkit._protocol.input_request import InputRequest
 from mcpkit._signature.forms import UNIONS
 from mcpkit._signature.hints import function_name, location, syntax_of, underlying
@@ -193,7 +193,7 @@ def _claim(name: str, default: Any, convert: Any, context: Context[Any]) -> Any:
 
 
 def _variable(name: str, default: Any, convert: Any, context: Context[Any]) -> Any:
-    found = os.environ.get(name)
+    found = variable(name)
     if not found:
         if default is not UNSET:
             return default

@@ -26,6 +26,7 @@ from mcpkit._utils.json import value_at
 from mcpkit._utils.logs import log
 from mcpkit._utils.names import advice_on, caller_folder
 from mcpkit._utils.sealing import SECRET
+from mcpkit._utils.text import PLACEHOLDER, is_placeholder
 from mcpkit.limits import Limits
 from mcpkit.transports import Address
 
@@ -228,6 +229,8 @@ def _read(
         yield path, Found(_parse(settings[path], value, key), str(file and file.path))
     by_variable = {each.variable: each for each in settings.values()}
     for name in sorted(variables.keys() - OTHERS):
+        if is_placeholder(variables[name]):
+            raise SettingError(f"{name} {PLACEHOLDER}")
         if name in by_variable:
             setting = by_variable[name]
             yield setting.path, Found(_parse(setting, variables[name], name, is_text=True), name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
@@ -14,6 +13,7 @@ from typing_extensions import TypeVar, Unpack
 
 from mcpkit import _wings
 from mcpkit._entries import Errors, errors_of
+from mcpkit._environment import variable
 from mcpkit._injection import check_lifespan, not_a_manager
 from mcpkit._protocol.revisions import APPS_EXTENSION, Capability
 from mcpkit._protocol.wire import some
@@ -338,14 +338,14 @@ class MCPKit(Registration, Generic[StateT]):
         Raises:
             RegistrationError: A tool has a view that does not exist.
             MissingEnvironment: Variables are missing or empty, and the message names all of them;
-                or the secret is too short.
+                or the secret is too short, or one of them is a placeholder.
         """
         server = self._server
         needed = [
             *server.registry.environment,
             *(v for e in server.extensions for v in e.environment),
         ]
-        missing = [name for name in dict.fromkeys(needed) if not os.environ.get(name)]
+        missing = [name for name in dict.fromkeys(needed) if not variable(name)]
         if missing:
             raise MissingEnvironment(missing)
         if wrong := secret_weakness(self._server.settings.secrets):

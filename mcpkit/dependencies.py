@@ -27,7 +27,8 @@ class Env(NamedTuple):
     """A parameter that is filled from the environment: ``key: Annotated[str, Env("API_KEY")]``.
 
     It is read when the function is called. A server does not start if a variable is missing or
-    empty, unless the parameter has a default. The value appears in no schema, list, log or error.
+    empty, unless the parameter has a default, or if it has a placeholder such as ``${NAME}``. The
+    value appears in no schema, list, log or error.
 
     Args:
         name: The name of the variable.

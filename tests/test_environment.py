@@ -92,6 +92,26 @@ def test_one_that_does_not_fit_is_not_shown(
     assert "TEST_SIZE has a value of the wrong type" in caplog.text
 
 
+@pytest.mark.parametrize("value", ["${TEST_KEY}", "${input:key}", "{{ key }}", "<your key>"])
+def test_a_placeholder_is_not_a_value(environment: pytest.MonkeyPatch, value: str) -> None:
+    """Neither at the start nor in a call, where a default would hide it."""
+    app = make_app()
+    environment.setenv("TEST_KEY", value)
+    with pytest.raises(
+        MissingEnvironment, match=r"^TEST_KEY has a placeholder, such as \$\{NAME\}"
+    ):
+        app.check_environment()
+    environment.setenv("TEST_KEY", f"a{value}")
+    app.check_environment()
+    environment.setenv("TEST_KEY", SECRET)
+    environment.setenv("TEST_SIZE", value)
+    with (
+        TestClient(app, raise_exceptions=True) as client,
+        pytest.raises(MissingEnvironment, match=r"^TEST_SIZE has a placeholder"),
+    ):
+        client.call_tool("show", {"text": "hi"})
+
+
 def test_a_test_needs_no_variables_of_what_it_replaces(environment: pytest.MonkeyPatch) -> None:
     app: MCPKit[None] = MCPKit("env")
 

@@ -26,6 +26,7 @@ FLOORS: Final[dict[str, int]] = {
     "_utils": 1,
     "_wings": 1,
     "limits": 1,
+    "_environment": 2,
     "dependencies": 2,
     "errors": 2,
     "unmigrated": 2,

@@ -196,6 +196,9 @@ def test_limits_of_calls_are_settings_one_by_one(
         ("HTTP_CORS", "perhaps", "expected true or false"),
         ("HTTP_PATH", "mcp", "path must be like /mcp"),
         ("HTTP_PORT", "70000", "there is no port 70000"),
+        ("HTTP_METRICS_TOKEN", "${METRICS_TOKEN}", "has a placeholder, such as ${NAME}"),
+        ("TASKS", "{{ tasks }}", "has a placeholder"),
+        ("PAGE_SIZE", " <size> ", "has a placeholder"),
     ],
 )
 def test_an_error_names_the_variable(

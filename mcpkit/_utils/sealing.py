@@ -17,6 +17,8 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, Final
 
+from mcpkit._utils.text import PLACEHOLDER, is_placeholder
+
 _SIGNED: Final = b"\x01"
 _ENCRYPTED: Final = b"\x02"
 _MAC_SIZE: Final = 32
@@ -44,6 +46,8 @@ def new_secret() -> str:
 
 def secret_weakness(secrets: Sequence[str]) -> str:
     """Return the rest of a sentence about a secret that can be guessed; empty if none can be."""
+    if any(map(is_placeholder, secrets)):
+        return PLACEHOLDER
     if all(len(each.encode()) >= _SHORTEST_SECRET for each in secrets):
         return ""
     return (

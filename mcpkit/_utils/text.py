@@ -13,6 +13,19 @@ from pydantic_core import to_json
 _MAX_SHOWN: Final = 100
 """The characters of a text that are enough to recognize it."""
 
+_PLACEHOLDER: Final = re.compile(r"\s*(\$\{[^{}]*\}|\{\{[^{}]*\}\}|<[^<>]*>)\s*")
+
+PLACEHOLDER: Final = (
+    "has a placeholder, such as ${NAME}, instead of a value; what starts this process was to "
+    "replace it"
+)
+"""The rest of a sentence about a variable or an option."""
+
+
+def is_placeholder(value: str) -> bool:
+    """Return True if a value is ``${…}``, ``{{…}}`` or ``<…>``: what a template has for a value."""
+    return _PLACEHOLDER.fullmatch(value) is not None
+
 
 def truncate(text: str, limit: int = _MAX_SHOWN) -> str:
     """Return at most `limit` characters of a text, with an ellipsis for the rest."""

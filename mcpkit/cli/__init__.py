@@ -13,7 +13,7 @@ from typing import Any, Final
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from mcpkit.cli._terminal import INTERRUPTED, say
+from mcpkit.cli._terminal import INTERRUPTED, fail, say
 
 __all__ = ["app", "main"]
 
@@ -98,10 +98,14 @@ class Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Import a command and run it; Ctrl-C exits with 130."""
+        from mcpkit.errors import MissingEnvironment  # loaded when needed: help needs nothing
+
         try:
             return super().invoke(ctx)
         except (KeyboardInterrupt, typer.Abort):
             raise typer.Exit(INTERRUPTED) from None
+        except MissingEnvironment as error:
+            fail(str(error))
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of the commands, in the order of the help."""

@@ -30,6 +30,7 @@ from mcpkit.errors import (
     InternalError,
     MCPKitError,
     MissingClientCapability,
+    MissingEnvironment,
     ProtocolError,
 )
 
@@ -216,7 +217,7 @@ def run_async(main: Callable[[], Awaitable[T]]) -> T:
     """
     try:
         return run_loop(main)
-    except (typer.Exit, OSError):
+    except (typer.Exit, OSError, MissingEnvironment):
         raise
     except Exception:
         say(format_exc().rstrip(), err=True)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from mcpkit._environment import variable
 from mcpkit._utils.addresses import check_address
 from mcpkit.cli._terminal import SECRET, TOKEN, fail
 from mcpkit.client.auth.authorization_code import OAuth
@@ -32,7 +32,7 @@ def access_to(
             fail("--token and --header 'Authorization: …': choose one of them")
         return None
     source = "--token" if token is not None else TOKEN
-    if token is None and not (token := os.environ.get(TOKEN)):
+    if token is None and not (token := variable(TOKEN)):
         try:
             return StoredLogin(default_store())
         except RuntimeError:
@@ -130,9 +130,9 @@ def machine_for(
 ) -> ClientCredentials | None:
     """Return the login of a program; None if it has neither a secret nor a key."""
     options: dict[str, Any] = {"scopes": scopes, "store": store, "issuer": issuer}
-    if secret := secret or os.environ.get(SECRET):
+    if secret := secret or variable(SECRET):
         return ClientCredentials(client_id, secret, **options)
-    if path := os.environ.get(KEY):
+    if path := variable(KEY):
         key, algorithm = _key_in(path)
         return ClientCredentials(client_id, private_key=key, algorithm=algorithm, **options)
     return None

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import typer
 
+from mcpkit._environment import variable
 from mcpkit._utils.addresses import check_address
 from mcpkit._utils.targets import is_url
 from mcpkit._utils.text import single_line
@@ -129,7 +130,7 @@ def login(
             not no_browser,
             issuer=issuer,
             client_id=client_id,
-            client_secret=os.environ.get(SECRET) or None if client_id else None,
+            client_secret=variable(SECRET) or None if client_id else None,
             client_document=client_document,
             scopes=wanted,
             store=pending,

@@ -165,6 +165,19 @@ def test_a_short_secret_in_the_environment_is_refused(monkeypatch: pytest.Monkey
             start()
 
 
+@pytest.mark.parametrize(
+    "secret",
+    ["${MCPKIT_SECRET}", f"{'a' * 16} ${{MCPKIT_SECRET}}", "{{mcpkit_secret}}", "<your-secret>"],
+)
+def test_a_placeholder_is_not_a_secret(secret: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everybody knows it."""
+    with pytest.raises(ValueError, match=r"^secret= has a placeholder"):
+        MCPKit("sealed", secret=secret.split())
+    monkeypatch.setenv("MCPKIT_SECRET", secret)
+    with pytest.raises(MissingEnvironment, match=r"^MCPKIT_SECRET has a placeholder"):
+        MCPKit("sealed").check_environment()
+
+
 @pytest.mark.parametrize("secret", [None, "a" * 16, "é" * 8, ["b" * 16, "a" * 16], []])
 def test_other_secrets_are_taken(secret: Any) -> None:
     assert MCPKit("sealed", secret=secret)

@@ -375,6 +375,24 @@ def test_an_invalid_token_is_not_shown(person: Person, token: str) -> None:
     assert token not in ended.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        ("inspect URL", "MCPKIT_TOKEN"),
+        ("inspect URL", "MCPKIT_CREDENTIALS"),
+        ("logout URL", "MCPKIT_CREDENTIALS"),
+        ("login URL --client-id a", "MCPKIT_CLIENT_SECRET"),
+        ("login URL --client-id a --machine", "MCPKIT_CLIENT_SECRET"),
+        ("login URL --client-id a --machine", "MCPKIT_CLIENT_KEY"),
+    ],
+)
+def test_a_placeholder_is_no_credential(person: Person, words: str, name: str) -> None:
+    arguments = words.replace("URL", "https://127.0.0.1:9/mcp").split()
+    variables: Any = {name: f"${{{name}}}"}
+    ended = person.runs(*arguments, **variables)
+    assert ended.refusal.startswith(f"{name} has a placeholder")
+
+
 def test_no_server_that_is_started_here_gets_them(person: Person, tmp_path: Path) -> None:
     """They are for servers at URLs."""
     server = tmp_path / "server.py"

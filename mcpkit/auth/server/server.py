@@ -15,6 +15,7 @@ from urllib.parse import urlencode, urlsplit
 
 from starlette.responses import JSONResponse, Response
 
+from mcpkit._environment import variable
 from mcpkit._utils.addresses import check_address
 from mcpkit._utils.logs import get_logger
 from mcpkit._utils.names import with_suggestions
@@ -113,7 +114,7 @@ class AuthorizationServer(EmbeddedServer):
             if not minimum <= given < 1e9:
                 raise ValueError(f"{name} must be at least {minimum:g} seconds, not {given!r}")
         self._login = login_of(login)
-        named = os.environ.get(LOGINS) or None
+        named = variable(LOGINS) or None
         self._store = _store_of(named if store is None else store, clock)
         self.is_alone = isinstance(store, MemoryAuthStore)
         if not isinstance(scopes, (Mapping, NoneType)):

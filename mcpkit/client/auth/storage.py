@@ -20,6 +20,7 @@ from annotated_types import Predicate
 from anyio import to_thread
 from pydantic import FiniteFloat, TypeAdapter
 
+from mcpkit._environment import variable
 from mcpkit._utils.fetch import is_token
 from mcpkit._utils.turns import Turns
 from mcpkit.client.auth.base import AuthorizationFailed
@@ -297,7 +298,7 @@ def _acquire(path: Path) -> int | None:
 
 def default_store() -> FileTokenStore:
     """Return the store of the commands: the platform's keyring, or files."""
-    if given := os.environ.get("MCPKIT_CREDENTIALS"):
+    if given := variable("MCPKIT_CREDENTIALS"):
         return FileTokenStore(given)
     try:
         keyring: Any = import_module("keyring")
