@@ -100,10 +100,13 @@ class Application:
         self._base = base
         answer = self._answer = _with_cors(self._endpoint, settings)
         self._paths: dict[str, Asgi] = {base: answer, f"{base}/": answer}
+        self._unguarded = [answer]
+        """What checks ``Host`` itself, or is for everyone."""
         if settings.sse:
             for part in ("sse", "messages"):
                 old = cast("Asgi", partial(self._endpoint, part=part))
                 self._paths[f"{beside}/{part}"] = _with_cors(old, settings)
+                self._unguarded.append(self._paths[f"{beside}/{part}"])
         health = "/health" if settings.health is True else settings.health
         if health:
             self._paths[(prefix or "").rstrip("/") + health] = _healthy
@@ -127,6 +130,7 @@ class Application:
         if settings.card:
             card: Asgi = _wings.card.ServerCard(server.info, settings)
             self._paths[f"{base}/server-card"] = card
+            self._unguarded.append(card)
             if prefix is None:
                 self._mounted["/server-card"] = card
 
@@ -159,7 +163,10 @@ class Application:
             found = self.find(scope, path) if plain else None
             if found is None and plain and scope.get("root_path"):
                 found = self._mounted.get(path)
-            if found is not None:
+            is_open = found in self._unguarded or path.startswith("/.well-known/")
+            if not is_open and (why := self._endpoint.refuse_host(scope)) is not None:
+                await send_error(send, HttpError(403, why))
+            elif found is not None:
                 await found(scope, receive, send)
             elif self._routes:
                 await self._router(scope, receive, send)
@@ -171,7 +178,7 @@ class Application:
                 )
         elif kind == "lifespan":
             await self._serve_lifespan(receive, send)
-        elif self._routes:
+        elif self._routes and self._endpoint.refuse_host(scope) is None:
             await self._router(scope, receive, send)
         else:
             await receive()

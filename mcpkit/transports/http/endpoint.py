@@ -19,7 +19,7 @@ from mcpkit._utils.logs import log
 from mcpkit._utils.quota import RateLimit
 from mcpkit._utils.text import single_line, truncate
 from mcpkit.errors import InvalidRequest, ParseError
-from mcpkit.http import BUFFERED, HttpRequest, Receive, Scope, Send
+from mcpkit.http import BUFFERED, HttpRequest, Receive, Scope, Send, by_name
 from mcpkit.transports.http.bodies import LARGE_BODY, parse_body, read_body
 from mcpkit.transports.http.exchange import Exchange
 from mcpkit.transports.http.headers import (
@@ -199,6 +199,11 @@ class Endpoint:
         exchange.close()
         return exchange.status, exchange.headers, exchange.body or b""
 
+    def refuse_host(self, scope: Scope) -> str | None:
+        """Return why a path beside the endpoint does not answer the ``Host`` of a request."""
+        host = by_name(scope["headers"]).get(b"host")
+        return self._guard.refusal(host, None, _address_in(scope))
+
     def _admit(self, http: HttpRequest) -> Awaitable[Any] | None:
         """Check the caller of a request, before anything is read or kept.
 
@@ -207,9 +212,7 @@ class Endpoint:
         scope, raw = http.scope, http.raw
         if not self.settings.streaming:
             scope[BUFFERED] = True
-        server = scope.get("server")
-        address = server[0] if server else None
-        why = self._guard.refusal(raw.get(b"host"), raw.get(b"origin"), address)
+        why = self._guard.refusal(raw.get(b"host"), raw.get(b"origin"), _address_in(scope))
         if why is not None:
             raise HttpError(403, why)
         if b"x-forwarded-for" in raw and len(self._unknown_proxies) < _MAX_PROXIES:
@@ -258,6 +261,11 @@ class Endpoint:
     def _check_rate(self, http: HttpRequest, requests: int = 1) -> None:
         if self._rate is not None and (wait := self._rate.take(owner_of(http), requests)):
             raise HttpError(429, "Too many requests", retry_after(wait))
+
+
+def _address_in(scope: Scope) -> object:
+    server = scope.get("server")
+    return server[0] if server else None
 
 
 class EndpointState:

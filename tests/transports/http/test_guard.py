@@ -8,8 +8,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route, WebSocketRoute
+from starlette.websockets import WebSocket
 
 from mcpkit import MCPKit
+from mcpkit.auth import JWT
+from mcpkit.auth.server.login import User
+from mcpkit.auth.server.server import AuthorizationServer
+from mcpkit.auth.server.store import MemoryAuthStore
 from mcpkit.http import HttpRequest
 from mcpkit.transports.http import headers
 from mcpkit.transports.http import security as access
@@ -19,6 +26,7 @@ from mcpkit.transports.http.security import Guard, principal_of
 from mcpkit.transports.http.server import run
 from mcpkit.transports.http.uvicorn import MAX_HEAD
 from tests.transports.http.wire import Headers, Site
+from tests.web import in_process
 
 LOOPBACK_HOSTS = [
     *("localhost", "localhost:8000", "LOCALHOST:8000", "LocalHost", "localhost:"),
@@ -288,3 +296,87 @@ def test_every_method_is_refused_with_403(site: Site, method: str, headers: Head
     session = site.begin().headers
     answer = site.send(method, {"Accept": "text/event-stream", **session, **headers}, b"{}")
     assert answer.refusal == (403, -32600)
+
+
+# --- beside the endpoint --------------------------------------------------------------------------
+
+
+async def answers(app: MCPKit[Any], host: str, *paths: str, **options: Any) -> list[int]:
+    """The statuses of paths of a server on a loopback address, for a page that rebinds its name."""
+    everything: Any = {"health": True, "ready": True, "metrics": True, "card": True, "sse": True}
+    application = app.asgi(loopback=True, **everything, **options)
+    found = []
+    async with in_process(application) as client:
+        for path in paths:
+            response = await client.get(path, headers={"host": host})
+            found.append(response.status_code)
+            assert response.status_code != 403 or "allowed_hosts" in response.text
+    return found
+
+
+def guarded_app() -> MCPKit[None]:
+    app: MCPKit[None] = MCPKit("com.example/guarded", description="Guarded.")
+
+    async def hello(request: Any) -> PlainTextResponse:
+        return PlainTextResponse("hello")
+
+    app.routes.append(Route("/hello", hello))
+    return app
+
+
+BESIDE = ["/health", "/ready", "/metrics", "/hello"]
+
+
+async def test_every_path_checks_the_host_as_the_endpoint_does() -> None:
+    """SEC-3: a page must not read by DNS rebinding what is beside the endpoint."""
+    paths = [*BESIDE, "/nothing", "/mcp", "/sse"]
+    assert await answers(guarded_app(), "evil.com", *paths) == [403] * 7
+    assert await answers(guarded_app(), "localhost:8000", *BESIDE) == [200] * 4
+    allowed = await answers(guarded_app(), "evil.com", *BESIDE, allowed_hosts=["evil.com"])
+    assert allowed == [200] * 4
+
+
+async def test_the_paths_of_a_login_check_it_too() -> None:
+    server = AuthorizationServer(lambda visit: User("ada"), MemoryAuthStore())
+    paths = ["/authorize", "/token", "/jwks.json"]
+    app = MCPKit("com.example/login", description="Has a login.", auth=server)
+    assert await answers(app, "evil.com", *paths) == [403] * 3
+    assert 403 not in await answers(app, "localhost", *paths)
+
+
+async def test_what_is_for_everyone_answers_every_host() -> None:
+    """CARD-10, AUTH-14."""
+    assert await answers(guarded_app(), "evil.com", "/mcp/server-card") == [200]
+    app = MCPKit(
+        "com.example/login",
+        description="Has tokens.",
+        auth=JWT(issuer="https://a.example", audience="x"),
+    )
+    well_known = "/.well-known/oauth-protected-resource"
+    assert 403 not in await answers(app, "evil.com", f"{well_known}/mcp", f"{well_known}/other")
+
+
+async def test_a_websocket_beside_the_endpoint_checks_it_as_well() -> None:
+    async def echo(socket: WebSocket) -> None:
+        await socket.accept()
+        await socket.close(4000)
+
+    app: MCPKit[None] = MCPKit("guarded")
+    app.routes.append(WebSocketRoute("/echo", echo))
+    application: Any = app.asgi(loopback=True)
+
+    async def code(host: bytes) -> Any:
+        sent: list[Any] = []
+
+        async def receive() -> Any:
+            return {"type": "websocket.connect"}
+
+        async def send(event: Any) -> None:
+            sent.append(event)
+
+        scope = {"type": "websocket", "path": "/echo", "headers": [(b"host", host)]}
+        await application({**scope, "scheme": "ws", "query_string": b""}, receive, send)
+        return sent[-1].get("code")
+
+    assert await code(b"localhost") == 4000
+    assert await code(b"evil.com") == 1000
