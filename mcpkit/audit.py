@@ -12,20 +12,30 @@ from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime, timezone
 from functools import lru_cache
+from io import FileIO
 from typing import Any, Final
 
 from pydantic_core import to_json
 
 from mcpkit._server.operations import Observer, Operation, session_name
 from mcpkit._utils.json import DEFINITIONS, References, every_schema, is_object
-from mcpkit._utils.logs import get_logger
+from mcpkit._utils.logs import get_logger, log
 from mcpkit.errors import ProtocolError
 
 LOGGER: Final = get_logger("mcpkit.audit")
 
 _PAUSE_S: Final = 0.05
+_CLOSE_S: Final = 5.0
+"""Seconds in which a file has to take what is left, when the process ends."""
+
+_MAX_WAITING: Final = 10_000
+"""Records that wait for a file, as while its disk hangs; further ones are counted."""
+
 _MAX_TEXT: Final = 1000
 """Characters of a text that a client sends."""
+
+_MAX_ARGUMENTS: Final = 10_000
+"""Characters of all arguments of a call."""
 
 _QUIET: Final = frozenset({"ok", "input_required", "task", "cancelled"})
 """The outcomes that are logged as information, not as warnings."""
@@ -106,11 +116,18 @@ def shown_arguments(operation: Operation) -> Mapping[str, Any] | None:
     rest = {key: each for key, each in schema.items() if key not in ("properties", *DEFINITIONS)}
     all_hidden = _has_secret(rest, references)  # ``allOf`` may speak of any argument
     shown: dict[str, Any] = {}
-    for name, value in given.items():
+    size = 0
+    for count, (name, value) in enumerate(given.items()):
+        if size > _MAX_ARGUMENTS:
+            shown["…"] = f"{len(given) - count} more"
+            break
         hidden = all_hidden or _has_secret(properties.get(name), references)
         text = value if isinstance(value, str) else to_json(value).decode()
-        is_long = len(text) > _MAX_TEXT
-        shown[name] = "[secret]" if hidden else _shortened(text) if is_long else value
+        if hidden:
+            text = value = "[secret]"
+        said = _shortened(name)
+        shown[said] = _shortened(text) if len(text) > _MAX_TEXT else value
+        size += len(said) + min(len(text), _MAX_TEXT)
     return shown
 
 
@@ -174,7 +191,8 @@ def _shortened(value: Any) -> Any:
 class JsonLinesHandler(logging.Handler):
     """Writes the records of the audit log into a file, a line of JSON each, in a thread of its own.
 
-    Add it to the logger ``mcpkit.audit``.
+    Add it to the logger ``mcpkit.audit``. While the disk hangs, 10,000 records wait, the others are
+    counted in a record ``{"event": "lost"}``, and the process can still end.
 
     Args:
         path: The file, which is appended to.
@@ -186,24 +204,39 @@ class JsonLinesHandler(logging.Handler):
     def __init__(self, path: str, *, max_bytes: int = 10_000_000, backups: int = 5) -> None:
         super().__init__()
         self._path, self._max_bytes, self._backups = path, max_bytes, backups
-        self._file = open(path, "ab")  # noqa: SIM115
+        self._file = self._open("ab")
         self._size = self._file.tell()
         self._records = queue.SimpleQueue[tuple[float, Mapping[str, Any]] | None]()
+        self._lost = 0
         self._is_closed = False
         self._thread = threading.Thread(target=self._work, name="mcpkit audit", daemon=True)
         self._thread.start()
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a record: its attribute ``audit``, and nothing else."""
+        if self._records.qsize() >= _MAX_WAITING:
+            self._lost += 1
+            if self._lost == 1:
+                log.error("%s does not take the audit log; records are lost", self._path)
+            return
         members = getattr(record, "audit", None) or {"message": record.getMessage()}
+        self._tell_lost(record.created)
         self._records.put((record.created, members))
 
+    def _tell_lost(self, at: float) -> None:
+        if self._lost:
+            self._records.put((at, {"event": "lost", "records": self._lost}))
+            self._lost = 0
+
     def close(self) -> None:
-        """Write what is left, and close the file."""
+        """Write what is left, for at most five seconds, and close the file."""
         if not self._is_closed:
             self._is_closed = True
+            self._tell_lost(time.time())
             self._records.put(None)
-            self._thread.join()
+            self._thread.join(_CLOSE_S)
+            if self._thread.is_alive():
+                log.error("%s does not take the end of the audit log", self._path)
         super().close()
 
     def _work(self) -> None:
@@ -224,11 +257,15 @@ class JsonLinesHandler(logging.Handler):
                         self._write(_line_of(*record))
                 except Exception:
                     self.handleError(_Record(logging.ERROR, {"event": "write"}))
-            with suppress(OSError, ValueError):  # the next record reports it, or it is closed
-                self._file.flush()
+
+    def _open(self, mode: str) -> FileIO:
+        # Without a buffer, whose lock an interpreter that ends would wait for.
+        return FileIO(self._path, mode)
 
     def _write(self, line: bytes) -> None:
-        self._size += self._file.write(line)
+        self._size += len(line)
+        while line:
+            line = line[self._file.write(line) :]
         if self._size >= self._max_bytes > 0:
             self._size = 0
             self._rotate()
@@ -242,12 +279,14 @@ class JsonLinesHandler(logging.Handler):
             if self._backups:
                 os.replace(self._path, f"{self._path}.1")
         finally:  # a file that cannot be renamed is written on
-            self._file = open(self._path, "ab" if self._backups else "wb")  # noqa: SIM115
+            self._file = self._open("ab" if self._backups else "wb")
 
 
 def _line_of(created: float, members: Mapping[str, Any]) -> bytes:
     at = f"{_second(int(created))}.{int(created % 1 * 1000):03}+00:00"
-    return to_json({"time": at, **members}, fallback=str) + b"\n"
+    # In ASCII, as `_Line`.
+    line = json.dumps({"time": at, **members}, default=str, separators=(",", ":"))
+    return line.encode() + b"\n"
 
 
 @lru_cache(maxsize=1)

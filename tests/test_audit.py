@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from io import FileIO
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from pydantic import BaseModel, SecretStr
 
-from mcpkit import Context, MCPKit, ToolError
+from mcpkit import Context, MCPKit, ToolError, audit
 from mcpkit.audit import Audit, JsonLinesHandler
 from mcpkit.errors import ProtocolError
 from mcpkit.testing import REVISIONS, AsyncTestClient
 from tests.asking.conftest import accept
-from tests.kit import until
+from tests.kit import PATIENCE, eventually, until
 
 every_revision = pytest.mark.parametrize("revision", REVISIONS)
 
@@ -207,6 +213,22 @@ async def test_long_arguments_are_cut(kind: str, audited: Any) -> None:
     assert len(call["arguments"]["items"]) == 1001
 
 
+async def test_names_and_numbers_of_arguments_are_cut(audited: Any) -> None:
+    app = make_app(audit=Audit(arguments=True))
+
+    @app.tool(input_schema={"type": "object"})
+    def take(**arguments: Any) -> int:
+        return len(arguments)
+
+    async with AsyncTestClient(app) as client:
+        await client.call_tool("take", {"n" * 3_000_000: "x" * 5000})
+        await client.call_tool("take", {f"{number:0900}": 0 for number in range(1000)})
+    long, many = (each["arguments"] for each in audited("tools/call"))
+    assert long == {"n" * 1000 + "…": "[secret]"}
+    assert len(many) == 13
+    assert many["…"] == "988 more"
+
+
 async def test_a_fault_of_the_log_is_reported_and_fails_no_call(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -244,6 +266,72 @@ async def test_a_file_has_a_line_for_each_and_is_rotated(tmp_path: Path) -> None
             found = json.loads(line)
             assert found["time"].endswith("+00:00")
             assert found["event"] == "operation"
+
+
+def test_a_line_of_a_file_controls_no_terminal(tmp_path: Path) -> None:
+    """By C1 controls, separators of lines or bidirectional marks; and no text makes it fail."""
+    odd = "\x1b\x85\x9b\u2028\u202e\u200b\ud83d\U000e0041é"
+    handler = JsonLinesHandler(str(tmp_path / "audit.jsonl"))
+    handler.handle(logging.makeLogRecord({"audit": {"name": odd, odd: object}}))
+    handler.close()
+    (line,) = (tmp_path / "audit.jsonl").read_bytes().splitlines()
+    assert line.isascii()
+    assert json.loads(line)["name"] == odd
+
+
+class Hanging:
+    """A pipe in the place of a file: it takes 64 KiB, and no more until it is read."""
+
+    def __init__(self, folder: Path) -> None:
+        path = str(folder / "pipe")
+        os.mkfifo(path)
+        self.reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        self.handler = JsonLinesHandler(str(folder / "audit.jsonl"))
+        self.handler._file.close()
+        self.handler._file = FileIO(path, "ab")
+
+    def fill(self, count: int) -> None:
+        for number in range(count):
+            self.handler.handle(logging.makeLogRecord({"audit": {"number": number}}))
+
+
+def test_a_hanging_disk_costs_a_bounded_number_of_records(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    hanging = Hanging(tmp_path)
+    hanging.fill(audit._MAX_WAITING)
+    eventually(lambda: hanging.handler._records.qsize(), lambda size: size < audit._MAX_WAITING)
+    hanging.fill(2 * audit._MAX_WAITING)
+    assert hanging.handler._records.qsize() == audit._MAX_WAITING
+    assert caplog.text.count("records are lost") == 1
+    got = b""
+
+    def read() -> bytes:
+        nonlocal got
+        with suppress(BlockingIOError):
+            got += os.read(hanging.reader, 1_000_000)
+        return got
+
+    eventually(read, lambda _: hanging.handler._records.qsize() == 0)
+    ending = threading.Thread(target=hanging.handler.close)
+    ending.start()
+    eventually(read, lambda _: not ending.is_alive())
+    os.close(hanging.reader)
+    *records, last = map(json.loads, got.splitlines())
+    assert last["event"] == "lost"
+    assert last["records"] + len(records) == 3 * audit._MAX_WAITING
+
+
+def test_a_process_ends_whose_disk_hangs(tmp_path: Path) -> None:
+    program = (
+        "import logging, sys\nfrom pathlib import Path\nfrom mcpkit import audit\n"
+        "from tests.test_audit import Hanging\n"
+        "audit._CLOSE_S = 0.2\nhanging = Hanging(Path(sys.argv[1]))\nhanging.fill(5000)\n"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert ended.returncode == 0
+    assert "does not take the end of the audit log" in ended.stderr
 
 
 async def test_a_file_that_cannot_be_renamed_loses_no_record(tmp_path: Path) -> None:
