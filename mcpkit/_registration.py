@@ -161,7 +161,7 @@ class Registration(ABC):
         if not isinstance(uri, str):
             raise RegistrationError(f'{caller()}ui(…) needs a URI: @app.ui("ui://chart")')
         if html is not None:
-            return _wings.apps.add_page(self._server.registry, html, uri)
+            return _wings.apps.add_page(self._server.registry, html, uri, **options)
         add = partial(_wings.apps.add_function, self._server.registry, self._defaults)
         return decorated(add, None, uri, **options)
 

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast, get_args
 
 from typing_extensions import TypedDict, Unpack
 
@@ -82,6 +82,8 @@ class Html:
         self.text, self.path = "", None
         if isinstance(source, str) and "<" in source:
             self.text = source
+        elif not isinstance(source, (str, os.PathLike)):
+            raise RegistrationError(f"{self.at}Html(…) takes a file or a text, not {source!r:.50}")
         else:
             self.path = self.folder / source
             self.folder = self.path.parent
@@ -97,8 +99,11 @@ def page_meta(options: Mapping[str, Any], at: str) -> dict[str, Any]:
     if wrong := [each for each in options if each not in PageOptions.__optional_keys__]:
         advice = suggest("Html(…)", wrong[0], PageOptions.__optional_keys__)
         raise RegistrationError(f"{at}: there is no option {wrong[0]!r}; {advice}")
-    csp: Mapping[str, Any] = options.get("csp") or {}
+    given: Any = options.get("csp") or {}
     permissions: Any = options.get("permissions") or ()
+    if not isinstance(given, Mapping):
+        raise RegistrationError(f"{at}: csp is a dict of lists of origins, not {given!r:.50}")
+    csp = cast("Mapping[str, Any]", given)
     for name, origins in csp.items():
         if name not in Csp.__optional_keys__:
             advice = suggest("csp", name, Csp.__optional_keys__)

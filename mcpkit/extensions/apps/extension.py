@@ -16,6 +16,7 @@ from mcpkit._protocol.revisions import APPS_EXTENSION, PER_REQUEST, VIEW_TYPE, C
 from mcpkit._protocol.wire import some
 from mcpkit._server.registry import Registry
 from mcpkit._signature.hints import location
+from mcpkit._utils.names import caller
 from mcpkit.context import Context
 from mcpkit.errors import RegistrationError
 from mcpkit.extension import Extension, ExtensionMethod, Settings
@@ -85,8 +86,14 @@ def add_function(
     registry.add(UiResource(**known, domain=page.get("domain")))
 
 
-def add_page(registry: Registry, html: Html, uri: str) -> None:
+def add_page(registry: Registry, html: Any, uri: str, **options: Any) -> None:
     """Add a page under a URI; see `MCPKit.ui`."""
+    if not isinstance(html, Html):
+        raise RegistrationError(
+            f'{caller()}ui(…) takes Html("page.html"), or decorates a function, not {html!r:.50}'
+        )
+    if options:
+        raise RegistrationError(f"{html.at}ui(…, Html(…)) has no options; pass them to Html(…)")
     if not uri.startswith("ui://"):
         raise RegistrationError(f'{html.at}the URI of a view is "ui://…", not {uri!r}')
     registry.add(_resource_with(html, uri.removeprefix("ui://"), uri))

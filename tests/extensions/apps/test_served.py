@@ -264,6 +264,7 @@ def test_a_tool_with_a_wrong_view_is_refused(options: Any, fault: str) -> None:
         ({"csp": {"connectDomains": ["https://a.com/x"]}}, "is a list of origins"),
         ({"permissions": ["clipboard"]}, "permissions is a list of camera, "),
         ({"permissions": "camera"}, "permissions is a list of camera, "),
+        ({"csp": ["https://a.com"]}, "csp is a dict of lists of origins"),
     ],
     ids=str,
 )
@@ -271,6 +272,24 @@ def test_wrong_options_of_a_page_are_refused(options: Any, fault: str) -> None:
     """APP-9, APP-10."""
     with pytest.raises(RegistrationError, match=rf"test_served\.py:\d+: Html\(…\).*{fault}"):
         Html(PAGE, **options)
+
+
+@pytest.mark.parametrize("page", [PAGE, Path("chart.html"), chart, 5], ids=repr)
+def test_what_is_not_a_page_is_refused_on_both_roads(page: Any) -> None:
+    app: Any = MCPKit("sales")
+    with pytest.raises(RegistrationError, match=r"test_served\.py:\d+: ui\(…\) takes Html\("):
+        app.ui("ui://chart", page)
+    with pytest.raises(RegistrationError, match=r"test_served\.py:\d+: .*ui=.*Html\("):
+        app.add_tool(chart, ui=page)
+    assert not app.server.registry.entries()
+
+
+def test_options_of_a_page_are_not_lost() -> None:
+    app: Any = MCPKit("sales")
+    with pytest.raises(RegistrationError, match=r"test_served\.py:\d+: .*pass them to Html\("):
+        app.ui("ui://chart", Html(PAGE), csp=CSP)
+    with pytest.raises(RegistrationError, match=r"test_served\.py:\d+: Html\(…\) takes a file"):
+        Html(None)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("uri", ["chart.html", "https://example.com/", "ui://chart/{year}"])
