@@ -220,7 +220,7 @@ class UnsupportedProtocolVersion(ProtocolError):
     def __init__(self, requested: str, supported: list[str]) -> None:
         requested = requested[:200]
         super().__init__(
-            f"Unsupported protocol version: {requested}",
+            f"Unsupported protocol version: {requested}; supported: {', '.join(supported)}",
             data={"supported": supported, "requested": requested},
         )
 

@@ -163,7 +163,11 @@ async def test_the_server_decides_the_version_of_a_handshake(fake: Fake, version
     ("body", "revision", "error"),
     [
         (shaking("2031-01-01"), LAST_HANDSHAKE, UnsupportedProtocolVersion),
-        (when("server/discover", "error(message, -32601)", first=""), MODERN, MethodNotFound),
+        (
+            "error(message, -32601) if method == 'server/discover' else error(message, -32600)",
+            MODERN,
+            MethodNotFound,
+        ),
     ],
     ids=["unknown", "insisted"],
 )
@@ -171,6 +175,37 @@ async def test_a_revision_that_cannot_be_agreed_on_is_an_error(
     fake: Fake, body: str, revision: str, error: type[Exception]
 ) -> None:
     with pytest.raises(error):
+        await Client(fake(body), revision=revision).__aenter__()
+
+
+@pytest.mark.parametrize(
+    ("body", "revision", "speaks"),
+    [
+        (discovering("error(message, -32601)"), MODERN, LAST_HANDSHAKE),
+        (discovering("error(message, -32600)"), MODERN, LAST_HANDSHAKE),
+        (
+            when(
+                "server/discover",
+                'error(message, -32022, data={"supported": ["2025-06-18", "2031-01-01"]})',
+                first="",
+            ),
+            MODERN,
+            "2025-06-18, 2031-01-01",
+        ),
+        (when("initialize", "error(message, -32601)"), LAST_HANDSHAKE, MODERN),
+        (
+            when("initialize", f'error(message, -32022, data={{"supported": ["{MODERN}"]}})'),
+            LAST_HANDSHAKE,
+            MODERN,
+        ),
+    ],
+    ids=["unknown", "before a handshake", "listed", "no handshake", "listed, no handshake"],
+)
+async def test_the_error_of_a_wanted_revision_names_those_that_the_server_speaks(
+    fake: Fake, body: str, revision: str, speaks: str
+) -> None:
+    says = f"^Unsupported protocol version: {revision}; supported: {speaks}$"
+    with pytest.raises(UnsupportedProtocolVersion, match=says):
         await Client(fake(body), revision=revision).__aenter__()
 
 

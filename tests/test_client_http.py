@@ -257,8 +257,18 @@ async def test_a_refusal_that_never_ends_is_still_one(
 
 
 async def test_a_modern_revision_that_was_asked_for_is_insisted_on(legacy: FakeSite) -> None:
-    assert "400 Bad Request" in await refused(legacy, revision=MODERN)
-    assert legacy.methods() == ["server/discover"]
+    """The handshake finds out what the server speaks, and its session is ended."""
+    says = f"^Unsupported protocol version: {MODERN}; supported: {LAST_HANDSHAKE}$"
+    with pytest.raises(UnsupportedProtocolVersion, match=says):
+        await Client(legacy.url, revision=MODERN).__aenter__()
+    assert legacy.methods()[:2] == ["server/discover", "initialize"]
+    assert legacy.methods()[-1] == "DELETE"
+
+
+async def test_a_refusal_says_what_the_server_answered_if_it_speaks_no_revision(
+    site: FakeSite,
+) -> None:
+    assert "400 Bad Request" in await refused(site, revision=MODERN)
 
 
 # --- no server ------------------------------------------------------------------------------------

@@ -324,7 +324,10 @@ class ClientConnection:
                 await self._discover()
                 return
             except (ConnectionClosed, ProtocolError, TimeoutError, ValueError) as error:
-                if wanted is not None or not self._may_retry(error):
+                if not self._may_retry(error):
+                    raise
+                if wanted is not None:
+                    await self._name_revisions(wanted, error)
                     raise
                 supports_ours = PER_REQUEST[-1].version in _supported_versions(error)
                 is_slow = isinstance(error, TimeoutError)
@@ -333,13 +336,33 @@ class ClientConnection:
                 return
         try:
             await self._handshake(wanted or HANDSHAKE[-1])
-        except ProtocolError:
+        except (ConnectionClosed, ProtocolError) as error:
+            if wanted is not None and self._may_retry(error):
+                await self._name_revisions(wanted, error)
             if is_slow:  # it was about to answer, and takes no handshake after that
                 self._protocol.revision = PER_REQUEST[-1]
                 with suppress(ConnectionClosed, ProtocolError, TimeoutError, ValueError):
                     await self._discover()
                     return
             raise
+
+    async def _name_revisions(self, wanted: Revision, error: Exception) -> None:
+        """Raise `UnsupportedProtocolVersion` with what the server speaks, if it tells."""
+        speaks = _supported_versions(error)
+        if not speaks and not isinstance(error, TimeoutError):
+            # Only an answer in another revision tells.
+            with suppress(ConnectionClosed, ProtocolError, TimeoutError, ValueError):
+                if wanted.handshake:
+                    self._protocol.revision = PER_REQUEST[-1]
+                    result = await self.request("server/discover", timeout=self._probe_timeout)
+                    found = result.get("supportedVersions")
+                    speaks = found if is_array(found) else ()
+                else:
+                    await self._handshake(HANDSHAKE[-1])
+                    speaks = (self.revision,)
+        named = [str(each) for each in speaks]
+        if named:
+            raise UnsupportedProtocolVersion(wanted.version, named) from error
 
     def _may_retry(self, error: Exception) -> bool:
         """Return True if the error of a request without a handshake may be due to the revision."""
