@@ -601,6 +601,26 @@ async def test_a_handshake_that_times_out_is_not_cancelled(fake: Fake, tmp_path:
     assert notes.read_text() == "initialize\n"
 
 
+@pytest.mark.parametrize(
+    ("request_of", "says"),
+    [
+        (
+            lambda client: client.call_tool("any", timeout=0.1),
+            "No response to tools/call within 0.1",
+        ),
+        (lambda client: client.ping(), "No response to ping within 0.2 seconds"),
+        (lambda client: client.subscribe("a://b"), "No response to .*subscri.* within 0.2 seconds"),
+        (lambda client: client.request("x/y", timeout=0.1), "No response to x/y within 0.1 sec"),
+    ],
+    ids=["a call", "the client's own", "a subscription", "any"],
+)
+async def test_a_timeout_says_what_is_missing(fake: Fake, request_of: Any, says: str) -> None:
+    async with Client(fake(DISCOVERS)) as client:
+        client._timeout = 0.2
+        with pytest.raises(TimeoutError, match=says):
+            await request_of(client)
+
+
 # --- what servers ask -----------------------------------------------------------------------------
 
 ASKS = f"""

@@ -83,7 +83,7 @@ class Client(ClientConnection):
             methods.
         on_log: Called with level, data and logger of each log message.
         on_notification: Called with method and params of every notification.
-        timeout: Seconds that a request may take; None: no limit.
+        timeout: Seconds that a request may take, 60 by default; None: no limit.
         probe_timeout: Seconds to wait for the first response before a handshake is tried (ERA-10).
         max_rounds: Times that the server may ask for input during one request (MRTR-17).
         max_input_requests: Input requests that the server may send at once.
@@ -210,7 +210,8 @@ class Client(ClientConnection):
             ProtocolError, TimeoutError, ConnectionClosed: As for `request`.
         """
         extension = value_at(self._protocol.capabilities, "extensions", TASKS_EXTENSION)
-        with self._with_timeout(self._timeout if timeout is None else timeout):
+        limit = self._timeout if timeout is None else timeout
+        with self._with_timeout(limit, "No response to tools/call"):
             try:
                 result = await self._call(
                     {"name": name, "arguments": dict(arguments or {})},
@@ -710,7 +711,7 @@ class Client(ClientConnection):
             await ended.wait()
 
         try:
-            with self._with_timeout(self._timeout):
+            with self._with_timeout(self._timeout, "No response to subscriptions/listen"):
                 await agreed.wait()
             if failure:
                 raise failure[0]

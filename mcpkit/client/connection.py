@@ -679,7 +679,8 @@ class ClientConnection:
             if self._closed is not None:
                 raise self._closed
             try:
-                with self._with_timeout(self._timeout if timeout is None else timeout):
+                limit = self._timeout if timeout is None else timeout
+                with self._with_timeout(limit, f"No response to {method}"):
                     await self.link.exchange(sent, pending.arrived.is_set)
                     await pending.arrived.wait()
             except (ConnectionClosed, ProtocolError):
@@ -703,14 +704,16 @@ class ClientConnection:
         return response.result
 
     @contextmanager
-    def _with_timeout(self, limit: float | None) -> Generator[None, None, None]:
-        """Raise TimeoutError after `limit` seconds, not counting those of a login."""
-        with anyio.fail_after(limit) as scope:
+    def _with_timeout(self, limit: float | None, missing: str) -> Generator[None, None, None]:
+        """Raise TimeoutError after `limit` seconds; `missing` is the beginning of its text."""
+        with anyio.move_on_after(limit) as scope:
             self._timeouts.add(scope)
             try:
                 yield
             finally:
                 self._timeouts.discard(scope)
+        if scope.cancelled_caught:
+            raise TimeoutError(f"{missing} within {limit:g} seconds")
 
     @contextmanager
     def _without_timeout(self) -> Generator[None, None, None]:

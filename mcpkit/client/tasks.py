@@ -116,7 +116,8 @@ class TaskHandle:
             ConnectionClosed, ValueError: As for `Client.request`.
         """
         if not self._has_outcome:
-            with self._connection._with_timeout(timeout), self._followed() as following:
+            waiting = self._connection._with_timeout(timeout, "No result of the task")
+            with waiting, self._followed() as following:
                 while not (self._has_outcome and self.is_over):
                     if self._outcome is not None and following.failure is not None:
                         break  # the result is there, and a last poll is not possible
@@ -199,7 +200,8 @@ class TaskHandle:
         # They arrive while the outcome is awaited (TASKL-9).
         self._by_hand = True
         self._await_outcome()
-        with self._connection._with_timeout(self._connection._timeout):
+        limit = self._connection._timeout
+        with self._connection._with_timeout(limit, "No input requests of the task"):
             while not self._questions and self._waiting is not None:
                 await self._changed()
         return dict(self._questions)

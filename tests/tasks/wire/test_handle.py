@@ -234,7 +234,7 @@ async def test_a_cancelled_wait_does_not_stop_the_task(client: Tasked, label: st
     """CANC-8."""
     task = await client.start("forever", {"label": label})
     await client.until_seen(f"{label} started")
-    with pytest.raises(TimeoutError):
+    with pytest.raises(TimeoutError, match="No result of the task within"):
         await task.result(timeout=0.2)
     async with aclosing(aiter(task)) as statuses:
         assert (await anext(statuses)).status == "working"
