@@ -15,7 +15,7 @@ from typing import Any
 import anyio
 import pytest
 
-from mcpkit import Client, MCPKit
+from mcpkit import Client, Context, MCPKit
 from mcpkit._utils.targets import command_of
 from mcpkit.client.results import Progress
 from mcpkit.errors import (
@@ -27,7 +27,7 @@ from mcpkit.errors import (
     UnsupportedProtocolVersion,
 )
 from mcpkit.types import Implementation
-from tests.kit import PATIENCE, Recorder
+from tests.kit import PATIENCE, Gate, Recorder, until
 from tests.messages import LAST_HANDSHAKE, LEGACY, MODERN
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -599,6 +599,43 @@ async def test_a_handshake_that_times_out_is_not_cancelled(fake: Fake, tmp_path:
     with pytest.raises(TimeoutError):
         await Client(fake(body), revision=LAST_HANDSHAKE, timeout=1).__aenter__()
     assert notes.read_text() == "initialize\n"
+
+
+@pytest.mark.parametrize("revision", [LAST_HANDSHAKE, MODERN])
+async def test_the_time_in_which_a_person_answers_does_not_count(revision: str) -> None:
+    """Also if another question is answered meanwhile; what follows the answer counts again."""
+    app: MCPKit[None] = MCPKit("asking")
+    gate = Gate()
+    answered: list[str] = []
+
+    @app.tool
+    async def ask(text: str, ctx: Context) -> str:
+        found = await ctx.elicit(text, bool)
+        return str(found.data)
+
+    @app.tool
+    async def ask_and_hang(ctx: Context) -> str:
+        await ctx.elicit("slow", bool)
+        return await gate.pass_through()
+
+    async def elicitation(params: Any) -> Any:
+        if params["message"] == "slow":
+            await until(lambda: answered)
+            await anyio.sleep(1.2)  # longer than the timeout, which runs on in its absence
+        return {"action": "accept", "content": {"value": True}}
+
+    async with Client(app, revision=revision, elicitation=elicitation, timeout=1) as client:
+
+        async def call(text: str) -> None:
+            assert (await client.call_tool("ask", {"text": text})).text == "True"
+            answered.append(text)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(call, "slow")
+            group.start_soon(call, "fast")
+        assert answered == ["fast", "slow"]
+        with pytest.raises(TimeoutError, match="No response to tools/call"):
+            await client.call_tool("ask_and_hang")
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,8 @@ class Client(ClientConnection):
             methods.
         on_log: Called with level, data and logger of each log message.
         on_notification: Called with method and params of every notification.
-        timeout: Seconds that a request may take, 60 by default; None: no limit.
+        timeout: Seconds that a request may take, 60 by default; None: no limit. Those in which
+            `elicitation`, `sampling` and `roots` answer, or a user logs in, do not count.
         probe_timeout: Seconds to wait for the first response before a handshake is tried (ERA-10).
         max_rounds: Times that the server may ask for input during one request (MRTR-17).
         max_input_requests: Input requests that the server may send at once.
@@ -95,8 +96,7 @@ class Client(ClientConnection):
             transport. Its timeouts do not apply, except to connecting, and it follows no
             redirects. It is not closed, and may serve several clients.
         auth: The source of tokens for a server over HTTP: `mcpkit.client.auth.OAuth`, which logs
-            the user in, or `ClientCredentials`; or a token, or a function that returns one. A login
-            does not count toward the timeout of a request.
+            the user in, or `ClientCredentials`; or a token, or a function that returns one.
         raise_exceptions: With an app object, raise the handler's own exception instead of
             returning the error that a client sees. An exception of a callback is raised by the
             next request, or by the end of the connection; otherwise it is only logged.

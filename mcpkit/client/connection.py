@@ -150,6 +150,27 @@ class Pending:
     """Bytes of the message with the response."""
 
 
+@dataclass(slots=True, eq=False)
+class _Timeout:
+    """A timeout that may be paused, by several at a time."""
+
+    scope: anyio.CancelScope
+    pauses: int = 0
+    left: float = math.inf
+    """Seconds that are left, while it is paused."""
+
+    def pause(self) -> None:
+        if not self.pauses:
+            self.left = self.scope.deadline - anyio.current_time()
+            self.scope.deadline = math.inf
+        self.pauses += 1
+
+    def resume(self) -> None:
+        self.pauses -= 1
+        if not self.pauses:
+            self.scope.deadline = anyio.current_time() + self.left
+
+
 _ALL_OF: Final[Mapping[str, Params]] = {
     "elicitation": {"form": {}},
     "sampling": {"tools": {}},
@@ -233,7 +254,7 @@ class ClientConnection:
 
             self._telemetry = Tracing() if telemetry is True else telemetry
         self._memory_options: Mapping[str, Any] = {}
-        self._timeouts: set[anyio.CancelScope] = set()
+        self._timeouts: set[_Timeout] = set()
         self._raise = raise_exceptions
         self._raised: dict[Id, BaseException] = {}
         self._failed: Exception | None = None
@@ -568,8 +589,9 @@ class ClientConnection:
         opens = value_at(self._protocol.capabilities, "elicitation", "url") is not None
         if method == "elicitation/create" and params.get("mode") == "url" and not opens:
             raise InvalidParams("This client opens no URLs")  # ELIC-1
-        result = handler(dict(params))
-        result = await result if inspect.isawaitable(result) else result
+        with self._without_timeout():
+            result = handler(dict(params))
+            result = await result if inspect.isawaitable(result) else result
         if not is_object(result):
             raise TypeError(f"the handler for {method} returned {result!r}, which is not a dict")
         return result
@@ -705,29 +727,31 @@ class ClientConnection:
 
     @contextmanager
     def _with_timeout(self, limit: float | None, missing: str) -> Generator[None, None, None]:
-        """Raise TimeoutError after `limit` seconds; `missing` is the beginning of its text."""
+        """Raise TimeoutError after `limit` seconds; `missing` is the beginning of its text.
+
+        The seconds in which the user logs in or a function of the client answers do not count.
+        """
         with anyio.move_on_after(limit) as scope:
-            self._timeouts.add(scope)
+            timeout = _Timeout(scope)
+            self._timeouts.add(timeout)
             try:
                 yield
             finally:
-                self._timeouts.discard(scope)
+                self._timeouts.discard(timeout)
         if scope.cancelled_caught:
             raise TimeoutError(f"{missing} within {limit:g} seconds")
 
     @contextmanager
     def _without_timeout(self) -> Generator[None, None, None]:
-        """Pause the timeouts that run, because a user is logging in."""
-        begun = anyio.current_time()
-        # Those that another login has paused are its own to resume.
-        paused = {scope: scope.deadline for scope in self._timeouts if scope.deadline < math.inf}
-        for scope in paused:
-            scope.deadline = math.inf
+        """Pause the timeouts that run: the server waits for this client."""
+        paused = [*self._timeouts]
+        for each in paused:
+            each.pause()
         try:
             yield
         finally:
-            for scope, deadline in paused.items():
-                scope.deadline = deadline + anyio.current_time() - begun
+            for each in paused:
+                each.resume()
 
     async def _cancel(self, sent: OutgoingMessage, error: BaseException) -> None:
         """Tell the server that the response is no longer awaited (CANC-6, CANC-7)."""
