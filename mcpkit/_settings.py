@@ -284,9 +284,18 @@ def _parse(setting: Setting, raw: Any, where: str, *, is_text: bool = False) -> 
         raise SettingError(f"{where}: this is not valid JSON: {error}") from None
 
 
+_USER: Final = re.compile(r"(://[^/@\s]*?:)[^/\s]*@")
+_PARAMETER: Final = re.compile(
+    r"([?&][^=&#]*(?:passw(?:or)?d|passphrase|pwd|secret|token|api_?key)=)[^&#]+", re.IGNORECASE
+)
+"""A secret in the query of a URL, such as ``?password=``, which libraries of databases take."""
+
+
 def without_password(value: Any) -> Any:
-    """Return a value; if it is a URL with a password, with ``***`` instead of that."""
-    return re.sub(r"(://[^/@\s]*?:)[^/\s]*@", r"\1***@", value) if isinstance(value, str) else value
+    """Return a value; if it is a URL with secrets, with ``***`` instead of those."""
+    if not isinstance(value, str) or "://" not in value:
+        return value
+    return _PARAMETER.sub(r"\1***", _USER.sub(r"\1***@", value))
 
 
 def _check(make: Callable[..., object], path: str, found: Found) -> None:

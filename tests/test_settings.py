@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from mcpkit import CallLimits, Limits, MCPKit
-from mcpkit._settings import OTHERS, SettingError
+from mcpkit._settings import OTHERS, SettingError, without_password
 from tests.cli.commands import mcpkit
 from tests.docs.settings import PAGE, SETTINGS, START, written
 from tests.transports.http.plain import serving
@@ -221,6 +221,8 @@ def test_an_error_names_the_variable(
         ("auth = 'jwt'", "tool.mcpkit.auth is not a setting"),
         ("secret = 'a-secret-of-16-bytes'", "secret: set MCPKIT_SECRET; no secret is in this file"),
         ("tasks = 'redis://me:word@host'", "tasks.store: set MCPKIT_TASKS; no secret"),
+        ("tasks = 'postgresql://host/db?x=1&password=word'", "tasks.store: set MCPKIT_TASKS; no"),
+        ("tasks.store = 'redis://host?PassWord=word'", "tasks.store: set MCPKIT_TASKS; no secret"),
         ("page-size = ", "is not valid TOML"),
     ],
 )
@@ -311,6 +313,26 @@ def test_marked_functions_are_served_with_the_settings_beside_their_file(folder:
     assert {each["key"]: each["value"] for each in json.loads(shown)["settings"]}["page_size"] == 5
 
 
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("redis://host:6379/0?password=hush&db=1", "redis://host:6379/0?password=***&db=1"),
+        ("postgresql://me@h/d?sslpassword=hush#x", "postgresql://me@h/d?sslpassword=***#x"),
+        ("postgresql://me:hush@h/d?Password=hush", "postgresql://me:***@h/d?Password=***"),
+        (
+            "https://h/mcp?api_key=hush&access_token=hush",
+            "https://h/mcp?api_key=***&access_token=***",
+        ),
+        ("postgresql://h/d?passfile=/x&sslkey=/y", "postgresql://h/d?passfile=/x&sslkey=/y"),
+        ("tasks?password=1.db", "tasks?password=1.db"),
+        (5, 5),
+    ],
+)
+def test_no_secret_of_a_url_is_shown(url: Any, shown: Any) -> None:
+    """SEC-13: `mcpkit config` shows values so, and the file has none with a difference."""
+    assert without_password(url) == shown
+
+
 @needs_tomllib
 def test_config_shows_every_setting_and_its_source(folder: Path) -> None:
     (folder / "server.py").write_text(
@@ -321,7 +343,7 @@ def test_config_shows_every_setting_and_its_source(folder: Path) -> None:
     env = {
         "MCPKIT_SECRET": secret,
         "MCPKIT_LIMITS_GRACE": "4",
-        "MCPKIT_TASKS": "redis://me:pass-word@host",
+        "MCPKIT_TASKS": "redis://me:pass-word@host?password=pass-word",
     }
     shown = mcpkit("config", "server.py", cwd=folder, env=env)
     assert shown.stderr == "on stdout\n"
@@ -333,7 +355,7 @@ def test_config_shows_every_setting_and_its_source(folder: Path) -> None:
     assert rows["limits.grace"] == ["4.0", "MCPKIT_LIMITS_GRACE"]
     assert rows["http.cors"] == ["true", "argument"]
     assert rows["secret"] == ["set", "MCPKIT_SECRET"]
-    assert rows["tasks.store"] == ["redis://me:***@host", "MCPKIT_TASKS"]
+    assert rows["tasks.store"] == ["redis://me:***@host?password=***", "MCPKIT_TASKS"]
     as_json = mcpkit("config", "server.py", "--json", cwd=folder, env=env).stdout
     found = {each["key"]: each for each in json.loads(as_json)["settings"]}
     assert list(found) == list(SETTINGS)
