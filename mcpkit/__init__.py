@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mcpkit.app import MCPKit as MCPKit
     from mcpkit.call_limits import CallLimits as CallLimits
     from mcpkit.client.client import Client as Client
-    from mcpkit.client.results import TaskQuestion as TaskQuestion
+    from mcpkit.client.results import InputRequest as InputRequest
     from mcpkit.client.results import TaskStatus as TaskStatus
     from mcpkit.client.tasks import TaskHandle as TaskHandle
     from mcpkit.context import CallNext as CallNext

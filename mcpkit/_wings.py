@@ -48,7 +48,7 @@ _OPTIONS: Final = {
 PUBLIC: Final = {
     "mcpkit.call_limits": "CallLimits",
     "mcpkit.client.client": "Client",
-    "mcpkit.client.results": "TaskQuestion TaskStatus",
+    "mcpkit.client.results": "InputRequest TaskStatus",
     "mcpkit.client.tasks": "TaskHandle",
     "mcpkit.extensions.apps.extension": "Apps",
     "mcpkit.tasks.options": "TaskOptions",

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from mcpkit.client.connection import Target as Target
     from mcpkit.client.results import CallResult as CallResult
     from mcpkit.client.results import Completion as Completion
+    from mcpkit.client.results import InputRequest as InputRequest
     from mcpkit.client.results import ListedPrompt as ListedPrompt
     from mcpkit.client.results import ListedResource as ListedResource
     from mcpkit.client.results import ListedTemplate as ListedTemplate
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from mcpkit.client.results import PromptArgument as PromptArgument
     from mcpkit.client.results import PromptMessage as PromptMessage
     from mcpkit.client.results import PromptMessages as PromptMessages
-    from mcpkit.client.results import TaskQuestion as TaskQuestion
     from mcpkit.client.results import TaskStatus as TaskStatus
     from mcpkit.client.skills import ListedFile as ListedFile
     from mcpkit.client.skills import ListedSkill as ListedSkill
@@ -32,7 +32,7 @@ __getattr__ = importer(
         "mcpkit.client.connection": "Handler Target",
         "mcpkit.client.results": (
             "CallResult Completion ListedPrompt ListedResource ListedTemplate ListedTool "
-            "Progress PromptArgument PromptMessage PromptMessages TaskQuestion TaskStatus"
+            "Progress PromptArgument PromptMessage PromptMessages InputRequest TaskStatus"
         ),
         "mcpkit.client.skills": "ListedFile ListedSkill",
         "mcpkit.client.tasks": "TaskHandle",

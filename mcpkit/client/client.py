@@ -12,7 +12,15 @@ import anyio
 from mcpkit._protocol import wire
 from mcpkit._protocol.connection import LOG_LEVEL_KEY, SKILLS_EXTENSION, TASKS_EXTENSION
 from mcpkit._utils.json import is_object, value_at
-from mcpkit.client.connection import ClientConnection, Close, OnMessage, Pending, leave
+from mcpkit.client.connection import (
+    ClientConnection,
+    Close,
+    OnInput,
+    OnLog,
+    OnMessage,
+    Pending,
+    leave,
+)
 from mcpkit.client.results import (
     CallResult,
     Completion,
@@ -188,6 +196,8 @@ class Client(ClientConnection):
         arguments: Params | None = None,
         *,
         on_progress: OnProgress | None = None,
+        on_input: OnInput | None = None,
+        on_log: OnLog | None = None,
         log_level: LogLevel | None = None,
         meta: Params | None = None,
         timeout: float | None = None,
@@ -201,6 +211,13 @@ class Client(ClientConnection):
             name: Of the tool.
             arguments: By name, as JSON values.
             on_progress: Called with each `Progress` of the call.
+            on_input: Answers what the server asks during this call, instead of the functions of
+                the client: called with an `InputRequest`, returns the result as on the wire. Tell
+                the server what it may ask for with ``capabilities={"elicitation": {}}`` of the
+                client. Before 2026-07-28, questions on stdio name no call: they are answered by
+                the call that has ``on_input``, if it is the only one.
+            on_log: Called with level, data and logger of each log message of this call, instead of
+                the function of the client; on stdio with the same limit.
             log_level: The minimum level of this call's log messages (2026-07-28).
             meta: Put into ``_meta``.
             timeout: Seconds; the client's own setting if None.
@@ -211,7 +228,10 @@ class Client(ClientConnection):
         """
         extension = value_at(self._protocol.capabilities, "extensions", TASKS_EXTENSION)
         limit = self._timeout if timeout is None else timeout
-        with self._with_timeout(limit, "No response to tools/call"):
+        with (
+            self._with_functions(on_input, on_log),
+            self._with_timeout(limit, "No response to tools/call"),
+        ):
             try:
                 result = await self._call(
                     {"name": name, "arguments": dict(arguments or {})},
@@ -477,21 +497,37 @@ class Client(ClientConnection):
     # --- resources, prompts, completion -----------------------------------------------------------
 
     async def read_resource(
-        self, uri: str, *, timeout: float | None = None
+        self,
+        uri: str,
+        *,
+        on_input: OnInput | None = None,
+        on_log: OnLog | None = None,
+        timeout: float | None = None,
     ) -> list[ResourceContents]:
-        """Return the contents of a resource, which may be several; raises as `call_tool`."""
-        result = await self._ask("resources/read", {"uri": uri}, timeout=timeout)
+        """Return the contents of a resource, which may be several.
+
+        Options and errors are those of `call_tool`.
+        """
+        with self._with_functions(on_input, on_log):
+            result = await self._ask("resources/read", {"uri": uri}, timeout=timeout)
         make = wire.contents_from_wire
         return parse(lambda raw: [make(each) for each in raw["contents"]], result, "resources/read")
 
     async def get_prompt(
-        self, name: str, arguments: Mapping[str, str] | None = None, *, timeout: float | None = None
+        self,
+        name: str,
+        arguments: Mapping[str, str] | None = None,
+        *,
+        on_input: OnInput | None = None,
+        on_log: OnLog | None = None,
+        timeout: float | None = None,
     ) -> PromptMessages:
-        """Return the messages of a prompt; raises as `call_tool`."""
+        """Return the messages of a prompt; options and errors are those of `call_tool`."""
         params: dict[str, Any] = {"name": name}
         if arguments:
             params["arguments"] = dict(arguments)
-        result = await self._ask("prompts/get", params, timeout=timeout)
+        with self._with_functions(on_input, on_log):
+            result = await self._ask("prompts/get", params, timeout=timeout)
         return parse(PromptMessages.from_wire, result, "prompts/get")
 
     async def complete(

@@ -328,8 +328,8 @@ def _seconds(raw: Params, name: str) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
-class TaskQuestion:
-    """Input that a task asks the client for.
+class InputRequest:
+    """Input that a server asks the client for.
 
     Args:
         method: ``elicitation/create``, ``sampling/createMessage`` or ``roots/list``.
@@ -351,20 +351,20 @@ def parse(make: Callable[[Params], T], raw: Params, what: str) -> T:
         raise ValueError(f"The server's answer to {what} is malformed: {error!r}") from error
 
 
-def input_requests_in(raw: Params, method: str, limit: int) -> dict[str, TaskQuestion]:
+def input_requests_in(raw: Params, method: str, limit: int) -> dict[str, InputRequest]:
     """Return the input requests of a result, by key.
 
     Raises ValueError if one is malformed, and ProtocolError if there are more than `limit`.
     """
 
-    def make(raw: Params) -> dict[str, TaskQuestion]:
+    def make(raw: Params) -> dict[str, InputRequest]:
         requests: Params = raw.get("inputRequests") or {}
-        found: dict[str, TaskQuestion] = {}
+        found: dict[str, InputRequest] = {}
         for key, request in requests.items():
             params = request.get("params")
             if params is not None and not is_object(params):
                 raise TypeError('"params" must be an object')
-            found[key] = TaskQuestion(wire.text_in(request, "method"), params or {})
+            found[key] = InputRequest(wire.text_in(request, "method"), params or {})
         return found
 
     requests = parse(make, raw, method)

@@ -20,9 +20,9 @@ from mcpkit._utils.json import is_object
 from mcpkit.client.connection import ClientConnection, NoPendingInput
 from mcpkit.client.results import (
     CallResult,
+    InputRequest,
     OnProgress,
     Params,
-    TaskQuestion,
     TaskStatus,
     input_requests_in,
     parse,
@@ -73,7 +73,7 @@ class TaskHandle:
         self._outcome: CallResult | ProtocolError | None = None
         self._following: _Following | None = None
         self._change: anyio.Event | None = None
-        self._questions: dict[str, TaskQuestion] = {}
+        self._questions: dict[str, InputRequest] = {}
         self._answered: set[str] = set()
         """Keys that are never asked again (TASKX-7)."""
         self._replies: dict[str, Params | Exception | None] = {}
@@ -186,7 +186,7 @@ class TaskHandle:
         """
         return self._update(await self._request("tasks/get"), "tasks/get")
 
-    async def questions(self) -> Mapping[str, TaskQuestion]:
+    async def questions(self) -> Mapping[str, InputRequest]:
         """Return the task's pending input requests by key, to be answered with `answer`.
 
         Raises:
@@ -272,7 +272,7 @@ class TaskHandle:
         ):
             return known
         if not requests_tasks(self._connection):
-            asked: Mapping[str, TaskQuestion] = {}
+            asked: Mapping[str, InputRequest] = {}
             if now.status == "input_required":
                 asked = input_requests_in(raw, method, self._connection._max_input_requests)
             self._questions = {
@@ -294,7 +294,7 @@ class TaskHandle:
                 "the server sends malformed notifications of a task: %s", error, limit=1
             )
 
-    async def _asked(self, id: Id, question: TaskQuestion) -> Params:
+    async def _asked(self, id: Id, question: InputRequest) -> Params:
         """Return the answer to a request of the server that belongs to the task (2025-11-25)."""
         key = str(id)
         self._replies[key] = None
@@ -438,11 +438,12 @@ class _Following:
 
     def _answer(self) -> None:
         for key, question in list(self._handle._questions.items()):
-            if question.method in self._connection._handlers and key not in self._answering:
+            is_answered = self._connection._handler_of(question.method) is not None
+            if is_answered and key not in self._answering:
                 self._answering.add(key)
                 self.start(self._answer_one, key, question)
 
-    async def _answer_one(self, key: str, question: TaskQuestion) -> None:
+    async def _answer_one(self, key: str, question: InputRequest) -> None:
         handle, client = self._handle, self._connection
         try:
             answer = await client._handle(question.method, question.params)

@@ -274,7 +274,9 @@ def test_wrong_options_of_a_page_are_refused(options: Any, fault: str) -> None:
         Html(PAGE, **options)
 
 
-@pytest.mark.parametrize("page", [PAGE, Path("chart.html"), chart, 5], ids=["text", "path", "function", "number"])
+@pytest.mark.parametrize(
+    "page", [PAGE, Path("chart.html"), chart, 5], ids=["text", "path", "function", "number"]
+)
 def test_what_is_not_a_page_is_refused_on_both_roads(page: Any) -> None:
     app: Any = MCPKit("sales")
     with pytest.raises(RegistrationError, match=r"test_served\.py:\d+: ui\(…\) takes Html\("):
