@@ -196,7 +196,7 @@ def find_file(folder: str | Path) -> File | None:
     for each in (Path(folder), *Path(folder).parents):
         path = each / "pyproject.toml"
         if os.path.isfile(path):
-            text = path.read_text(encoding="utf-8", errors="replace")
+            text = path.read_text(encoding="utf-8-sig", errors="replace")
             if "tool.mcpkit" in text and (content := _load(path, text)) is not None:
                 return File(path, content)
     return None

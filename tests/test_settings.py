@@ -102,6 +102,13 @@ def test_settings_of_the_file_replace_defaults(folder: Path) -> None:
 
 
 @needs_tomllib
+def test_a_file_may_begin_with_a_byte_order_mark(folder: Path) -> None:
+    file = folder / "pyproject.toml"
+    file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
+    assert made(folder).server.settings.page_size == 5
+
+
+@needs_tomllib
 def test_the_nearest_file_with_settings_counts(folder: Path) -> None:
     (folder / "src" / "pyproject.toml").write_text("[project]\nname = 'tool.mcpkit'\n")
     assert made(folder / "src").server.settings.page_size == 5

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeGuard
 
 from pydantic_core import from_json, to_json
 
-from mcpkit._utils.json import UNSET, Unset, is_object
+from mcpkit._utils.json import BYTE_ORDER_MARK, UNSET, Unset, is_object
 from mcpkit.errors import InvalidRequest, ParseError, ProtocolError
 
 Id: TypeAlias = str | int
@@ -26,13 +26,13 @@ encode: Final = partial(to_json, inf_nan_mode="null")
 
 
 def parse(text: bytes | bytearray) -> Any:
-    """Return the JSON value in a text.
+    """Return the JSON value in a text, which may begin with a byte order mark.
 
     Raises:
         ParseError: It is not JSON (nor are ``NaN`` and ``Infinity``), not UTF-8, or too deep.
     """
     try:
-        return from_json(text, allow_inf_nan=False)
+        return from_json(text.removeprefix(BYTE_ORDER_MARK), allow_inf_nan=False)
     except ValueError as error:
         raise ParseError(f"Not a JSON message: {error}") from None
 

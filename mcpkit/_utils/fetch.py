@@ -20,7 +20,7 @@ from anyio import from_thread, to_thread
 from pydantic_core import from_json
 
 from mcpkit._utils.addresses import is_loopback_name
-from mcpkit._utils.json import is_object
+from mcpkit._utils.json import BYTE_ORDER_MARK, is_object
 from mcpkit._utils.turns import Turns
 
 if TYPE_CHECKING:
@@ -316,7 +316,7 @@ async def fetch(
     except (httpx2.HTTPError, httpx2.InvalidURL, UnicodeError) as error:  # may quote a secret
         raise FetchError(f"{where} did not answer as HTTP does ({type(error).__name__})") from None
     try:
-        found: Any = from_json(bytes(body), allow_inf_nan=False)
+        found: Any = from_json(bytes(body).removeprefix(BYTE_ORDER_MARK), allow_inf_nan=False)
     except ValueError:
         found = None
     document = found if is_object(found) else {}

@@ -47,6 +47,10 @@ def is_binary(value: object) -> TypeGuard[bytes | bytearray | memoryview]:
     return isinstance(value, (bytes, bytearray, memoryview))
 
 
+BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+"""What Windows tools write before UTF-8; readers of JSON may skip it (RFC 8259, section 8.1)."""
+
+
 # --- the size of a text ---------------------------------------------------------------------------
 
 _NO_SEPARATORS: Final = bytes(each for each in range(256) if each not in b",[{")

@@ -10,9 +10,10 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from mcpkit._utils.json import BYTE_ORDER_MARK
+
 MAX_EVENT_BYTES: Final = 64 * 1024 * 1024  # bytes that an event may have, its field names included
 _LINE_END: Final = re.compile(rb"\r\n|\n|\r")
-_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _MAX_RETRY_DIGITS: Final = 10
 """A wait of as many digits, in milliseconds, is four months and a mistake."""
 
@@ -87,7 +88,7 @@ class EventStream:
     def _line(self, line: bytes) -> Iterator[Event]:
         if self._is_first_line:
             self._is_first_line = False
-            line = line.removeprefix(_BYTE_ORDER_MARK)
+            line = line.removeprefix(BYTE_ORDER_MARK)
         self._is_blank = not line
         if line.startswith(b":"):
             self._size -= len(line)  # keep-alives do not add up to an event

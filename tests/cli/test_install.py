@@ -247,6 +247,11 @@ def program(path: Path, script: str = "exit 0") -> Path:
             {"weather.py": "# /// script\n# dependencies = []\n# ///\n" + SERVER},
             "run --no-project --with-requirements FILE --with mcpkit mcpkit run FILE:app",
         ),
+        (
+            "weather.py",
+            {"weather.py": "\ufeff# /// script\n# ///\n" + SERVER},
+            "run --no-project --with-requirements FILE --with mcpkit mcpkit run FILE",
+        ),
         ("weather", {}, "run --directory FOLDER --with mcpkit mcpkit run weather"),
         (
             "weather.py",

@@ -45,7 +45,7 @@ NOT_JSON = {
     "a surrogate in UTF-8": b'{"a":"\xed\xa0\x80"}',
     "half a surrogate pair": b'{"a":"\\ud800"}',
     "UTF-16": '{"a":1}'.encode("utf-16"),
-    "a byte order mark": b'\xef\xbb\xbf{"a":1}',
+    "two byte order marks": b'\xef\xbb\xbf\xef\xbb\xbf{"a":1}',
     "a bare control character": b'{"a":"\x01"}',
     "100,000 levels": b"[" * 100_000 + b"]" * 100_000,
     "100,000 levels of objects": b'{"a":' * 100_000 + b"1" + b"}" * 100_000,
@@ -63,6 +63,12 @@ def test_what_is_not_json_is_a_parse_error(text: bytes) -> None:
 @pytest.mark.parametrize("kind", [bytes, bytearray])
 def test_text_is_read_from_every_kind_of_buffer(kind: Any) -> None:
     assert messages.parse(kind(b'{"a":[1,"2"]}')) == {"a": [1, "2"]}
+
+
+@given(JSON)
+def test_a_byte_order_mark_is_skipped(value: Any) -> None:
+    """MSG-1; RFC 8259, section 8.1."""
+    assert messages.parse(b"\xef\xbb\xbf" + messages.encode(value)) == value
 
 
 @given(JSON)

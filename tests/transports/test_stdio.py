@@ -76,6 +76,12 @@ class TestLines:
         for size in (8 * 1024 * 1024, 64 * 1024, 64 * 1024 - 1):
             assert server.text(call(3, "echo", text="x" * size)) == "x" * size
 
+    def test_a_byte_order_mark_is_skipped(self, server: Process) -> None:
+        """Some hosts on Windows write one before `initialize`."""
+        server.send_bytes(b"\xef\xbb\xbf")
+        assert server.shake_hands()["serverInfo"]["name"] == "served"
+        assert server.text(request(1, "tools/call", name="echo", arguments={"text": "a"})) == "a"
+
     @pytest.mark.parametrize(("end", "code"), [(None, None), (-5, -32700)], ids=["whole", "cut"])
     def test_the_last_line_needs_no_end(
         self, server: Process, end: int | None, code: int | None

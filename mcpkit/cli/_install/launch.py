@@ -105,7 +105,7 @@ def _uv_args(source: str) -> list[str]:
     if not source.endswith(".py"):
         return ["run", "--directory", os.getcwd(), "--with", "mcpkit"]
     file = Path(source)
-    text = file.read_text(encoding="utf-8", errors="replace")
+    text = file.read_text(encoding="utf-8-sig", errors="replace")
     if re.search(r"^# /// script\s*$", text, re.MULTILINE):
         return ["run", "--no-project", "--with-requirements", source, "--with", "mcpkit"]
     for folder in file.parents:
