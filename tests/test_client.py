@@ -23,6 +23,7 @@ from mcpkit.errors import (
     InternalError,
     InvalidParams,
     MethodNotFound,
+    ParseError,
     ProtocolError,
     UnsupportedProtocolVersion,
 )
@@ -266,6 +267,14 @@ for malformed in {MALFORMED!r}:
     async with Client(fake(body)) as client:
         assert client.revision == MODERN
     assert "an invalid message" in caplog.text
+
+
+async def test_a_response_that_is_nearly_json_ends_its_request(fake: Fake) -> None:
+    half = '{"jsonrpc": "2.0", "id": %d, "result": {"text": "\\\\ud83d"}}'
+    body = when("tools/call", f"print('{half}' % message['id'], flush=True)")
+    async with Client(fake(body), timeout=PATIENCE) as client:
+        with pytest.raises(ParseError, match="hex escape"):
+            await client.call_tool("any")
 
 
 @pytest.mark.parametrize("end", ["", "\\n"], ids=["without an end", "with an end"])

@@ -9,8 +9,8 @@ from mcpkit._protocol import messages
 from mcpkit._protocol.connection import CAPABILITIES_KEY, CLIENT_INFO_KEY, VERSION_KEY, Response
 from mcpkit._protocol.messages import Id
 from mcpkit._protocol.revisions import PER_REQUEST, Revision
-from mcpkit._utils.json import has_more_values, is_array, is_object
-from mcpkit.errors import InvalidRequest, ProtocolError
+from mcpkit._utils.json import Unset, has_more_values, is_array, is_object
+from mcpkit.errors import InvalidRequest, ParseError, ProtocolError
 
 
 class ServerRequest(NamedTuple):
@@ -99,7 +99,13 @@ class ClientProtocol:
         try:
             message = parse(text)
         except ProtocolError as error:
-            return (InvalidMessage(error),)
+            events: list[Event] = [InvalidMessage(error)]
+            if isinstance(error, ParseError):  # else it has too many values to look at them again
+                shown = messages.parse_leniently(text)
+                id = messages.readable_id(shown)
+                if not isinstance(id, Unset) and messages.is_response(shown):
+                    events.append(Response(id, None, error))
+            return events
         if not is_array(message):
             return (self._one(message),)
         if self.revision is None or not self.revision.batching:

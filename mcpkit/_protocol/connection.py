@@ -274,6 +274,10 @@ class Connection:
             for part in parts
         ]
 
+    def take_unreadable(self, text: bytes | bytearray, error: ProtocolError) -> Event:
+        """Return the event of a text that is not JSON: an error with the id that it shows."""
+        return self._reject(messages.parse_leniently(text), error)
+
     def take_one(
         self,
         message: dict[str, Any],
@@ -300,16 +304,19 @@ class Connection:
                 )
             request = self._request(id, method, params)
         except ProtocolError as error:
-            stated_id = messages.readable_id(message)
-            if messages.is_response(message):
-                # Its id belongs to a request of the server: the client would not expect an error.
-                answers = None if isinstance(stated_id, Unset) else stated_id
-                return Ignored(f"A malformed response: {error}", answers, error)
-            return self.reject(error, stated_id, batch)
+            return self._reject(message, error, batch)
         request.batch = batch
         request.origin = origin
         self._in_flight[id] = request
         return request
+
+    def _reject(self, message: object, error: ProtocolError, batch: Batch | None = None) -> Event:
+        stated_id = messages.readable_id(message)
+        if is_object(message) and messages.is_response(message):
+            # Its id belongs to a request of the server: the client would not expect an error.
+            answers = None if isinstance(stated_id, Unset) else stated_id
+            return Ignored(f"A malformed response: {error}", answers, error)
+        return self.reject(error, stated_id, batch)
 
     def _request(self, id: Id, method: str, params: dict[str, Any]) -> Request:
         meta = _meta_of(params)

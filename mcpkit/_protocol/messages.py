@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeGuard
 
 from pydantic_core import from_json, to_json
 
-from mcpkit._utils.json import BYTE_ORDER_MARK, UNSET, Unset, is_object
+from mcpkit._utils.json import BYTE_ORDER_MARK, UNSET, Unset, is_object, well_formed
 from mcpkit.errors import InvalidRequest, ParseError, ProtocolError
 
 Id: TypeAlias = str | int
@@ -37,6 +37,19 @@ def parse(text: bytes | bytearray) -> Any:
         raise ParseError(f"Not a JSON message: {error}") from None
 
 
+def parse_leniently(text: bytes | bytearray) -> Any:
+    """Return the value in a text that is nearly JSON, to see what it belongs to; else `UNSET`.
+
+    JavaScript writes half a surrogate pair for half an emoji, and Python writes NaN.
+    """
+    import json  # only malformed messages need it
+
+    try:
+        return json.loads(text.decode("utf-8-sig", "surrogateescape"), strict=False)
+    except (ValueError, RecursionError):
+        return UNSET
+
+
 def is_id(value: object) -> TypeGuard[Id]:
     """Return True if a JSON value can be a request id or a progress token."""
     if type(value) is int:
@@ -47,7 +60,7 @@ def is_id(value: object) -> TypeGuard[Id]:
 def readable_id(message: object) -> Id | Unset:
     """Return the id of a malformed message, for the error response; `UNSET` if it has none."""
     found = message.get("id") if is_object(message) else None
-    return found if is_id(found) else UNSET
+    return found if is_id(found) and well_formed(found) == found else UNSET
 
 
 def is_response(message: Mapping[str, Any]) -> bool:

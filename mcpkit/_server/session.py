@@ -120,7 +120,8 @@ class Session(RunOwner):
         try:
             message = parse(text)
         except ProtocolError as error:
-            self.act_on(self.connection.reject(error))
+            log.warning("rejected a message: %s", error)
+            self.act_on(self.connection.take_unreadable(text, error), origin)
             return
         self._size = len(text)
         self.take(message, origin)

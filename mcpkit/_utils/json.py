@@ -42,6 +42,20 @@ def value_at(value: object, *path: str) -> Any:
     return value
 
 
+def well_formed(value: Any) -> Any:
+    """Return a JSON value in which U+FFFD replaces each lone surrogate, which UTF-8 does not have.
+
+    Python makes them for the names of files that are not UTF-8.
+    """
+    if isinstance(value, str):
+        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    if is_object(value):
+        return {well_formed(name): well_formed(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [*map(well_formed, cast("Iterable[Any]", value))]
+    return value
+
+
 def is_binary(value: object) -> TypeGuard[bytes | bytearray | memoryview]:
     """Return True if a value is ``bytes``, a ``bytearray`` or a ``memoryview``."""
     return isinstance(value, (bytes, bytearray, memoryview))

@@ -32,7 +32,7 @@ def receive(connection: Connection, message: object) -> Sequence[Event]:
     try:
         parsed = parse(text)
     except ParseError as error:
-        return (connection.reject(error),)
+        return (connection.take_unreadable(text, error),)
     return connection.take(parsed)
 
 

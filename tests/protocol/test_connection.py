@@ -69,6 +69,30 @@ def test_an_error_without_an_id_is_sent_where_it_has_a_shape(version: str) -> No
         assert str(one(opened(LAST_HANDSHAKE), value, Rejected).error) == said
 
 
+NEARLY_JSON: dict[str, tuple[bytes, bytes]] = {
+    "half a surrogate pair": (b'"cut"', b'"a\\ud83d"'),
+    "a byte that is not UTF-8": (b'"cut"', b'"caf\xe9"'),
+    "NaN": (b'"cut"', b"NaN"),
+    "a control character": (b'"cut"', b'"\x1b"'),
+}
+nearly_json = pytest.mark.parametrize(("right", "wrong"), NEARLY_JSON.values(), ids=NEARLY_JSON)
+
+
+@nearly_json
+@every_version
+def test_a_request_that_is_nearly_json_is_answered_with_its_id(
+    version: str, right: bytes, wrong: bytes
+) -> None:
+    """ERR-5, in every revision: its client waits for the answer."""
+    for id in (7, "seven"):
+        message = ask(version, id, "tools/call", name="echo", arguments={"text": "cut"})
+        text = json.dumps(message).encode().replace(right, wrong)
+        assert refusal(opened(version), text) == (-32700, id)
+    answer = {"jsonrpc": "2.0", "id": 7, "result": {"action": "cut"}}
+    event = one(opened(version), json.dumps(answer).encode().replace(right, wrong), Ignored)
+    assert event.answers == 7  # the handler that asked must not wait
+
+
 def test_before_the_handshake_arrays_and_requests_are_invalid() -> None:
     """MSG-10, MSG-11, LIFE-1, LIFE-7; -32600."""
     for array in ([], [request(1, "ping")], [initialize(BATCHES, 1)]):

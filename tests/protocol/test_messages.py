@@ -140,6 +140,7 @@ def test_a_broken_envelope_is_refused_with_the_member_that_is_wrong(
 
 
 NO_IDS: list[object] = [None, True, 1.0, [], {}, "x" * 1025, 2**70, -(2**70)]
+NOT_UNICODE: list[object] = ["\ud83d", "a\udce9"]
 
 
 def test_an_id_can_be_read_from_a_broken_message() -> None:
@@ -148,7 +149,7 @@ def test_an_id_can_be_read_from_a_broken_message() -> None:
         found = messages.readable_id({"id": id})
         assert (found, type(found)) == (id, type(id))
     without: list[object] = [{}, [], 1, None, "id"]
-    for message in (*without, *({"id": wrong} for wrong in NO_IDS)):
+    for message in (*without, *({"id": wrong} for wrong in (*NO_IDS, *NOT_UNICODE))):
         assert messages.readable_id(message) is UNSET
 
 

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from tests.kit import eventually
-from tests.messages import cancelled, request
+from tests.messages import LEGACY, cancelled, request
 from tests.transports.processes import TIMEOUT, Process, call, modern, served, sockets, started
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX descriptors and signals")
@@ -81,6 +81,15 @@ class TestLines:
         server.send_bytes(b"\xef\xbb\xbf")
         assert server.shake_hands()["serverInfo"]["name"] == "served"
         assert server.text(request(1, "tools/call", name="echo", arguments={"text": "a"})) == "a"
+
+    def test_half_an_emoji_is_answered_with_its_id(self, backend: str) -> None:
+        """Hosts in JavaScript cut texts so, and wait for the answer (ERR-5)."""
+        for version in LEGACY:
+            with served(backend) as server:
+                server.shake_hands(version)
+                server.send(json.dumps(call(1, "echo", text="a\ud83d")).encode())
+                assert server.answer(1)["error"]["code"] == -32700
+                server.wait_for_stderr("rejected a message: Not a JSON message")
 
     @pytest.mark.parametrize(("end", "code"), [(None, None), (-5, -32700)], ids=["whole", "cut"])
     def test_the_last_line_needs_no_end(

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias, cast
 
 import anyio
 
-from mcpkit._protocol.messages import parse
+from mcpkit._protocol.messages import parse, parse_leniently
 from mcpkit._utils.json import CollectorPause, excess_of_digits, has_more_values
 from mcpkit._utils.quota import QuotaExceeded, Reservation
 from mcpkit.errors import ParseError
@@ -123,7 +123,12 @@ def parse_body(body: bytes, max_values: int) -> Any:
         with CollectorPause():
             return parse(body)
     except ParseError as error:
-        raise HttpError(400, error) from None
+        raise not_json(body, error) from None
+
+
+def not_json(body: bytes, error: ParseError) -> HttpError:
+    """Return the error of a body that is not JSON, with the id of its request if it shows one."""
+    return HttpError(400, error).about(parse_leniently(body))
 
 
 @coroutine

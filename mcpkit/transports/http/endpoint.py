@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from anyio.lowlevel import checkpoint
 
 from mcpkit._protocol.connection import Request
-from mcpkit._protocol.messages import parse, readable_id
+from mcpkit._protocol.messages import parse
 from mcpkit._server.operations import Reading
 from mcpkit._server.session import Session
 from mcpkit._utils.json import is_array
@@ -20,7 +20,7 @@ from mcpkit._utils.quota import RateLimit
 from mcpkit._utils.text import single_line, truncate
 from mcpkit.errors import InvalidRequest, ParseError
 from mcpkit.http import BUFFERED, HttpRequest, Receive, Scope, Send, by_name
-from mcpkit.transports.http.bodies import LARGE_BODY, parse_body, read_body
+from mcpkit.transports.http.bodies import LARGE_BODY, not_json, parse_body, read_body
 from mcpkit.transports.http.exchange import Exchange
 from mcpkit.transports.http.headers import (
     agrees,
@@ -190,7 +190,7 @@ class Endpoint:
                 open_requests.check_room(http)
             exchange = state.start(parse(body), http)
         except (HttpError, ParseError) as error:
-            refusal = error if isinstance(error, HttpError) else HttpError(400, error)
+            refusal = error if isinstance(error, HttpError) else not_json(body, error)
             self._note(refusal, http)
             return refusal.status, refusal.headers, refusal.body
         if not exchange.ready:
@@ -344,9 +344,7 @@ class EndpointState:
             return start(message, http)
         except (HttpError, InvalidRequest) as error:
             refusal = error if isinstance(error, HttpError) else HttpError(400, error)
-            if isinstance(message, dict) and "method" in message:
-                refusal.id = readable_id(message)
-            raise refusal from None
+            raise refusal.about(message) from None
 
     def _start_modern(self, message: dict[str, Any] | list[Any], http: HttpRequest) -> Exchange:
         """Start to serve a request of a revision without sessions, which is served by itself."""

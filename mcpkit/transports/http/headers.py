@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from mcpkit._protocol import headers
 from mcpkit._protocol.connection import CAPABILITIES_KEY, VERSION_KEY, Request, announces_itself
-from mcpkit._protocol.messages import check_envelope, readable_id
+from mcpkit._protocol.messages import check_envelope
 from mcpkit._protocol.revisions import BY_VERSION, HANDSHAKE, PER_REQUEST, Method
 from mcpkit._server.registry import Catalog
 from mcpkit._utils.json import is_object
@@ -209,9 +209,7 @@ def check_repeated(
             check_envelope(message)
         except InvalidRequest:
             return
-        refusal = HttpError(400, error)
-        refusal.id = readable_id(message)  # it may be in a batch
-        raise refusal from None
+        raise HttpError(400, error).about(message) from None  # it may be in a batch
 
 
 def _compare(

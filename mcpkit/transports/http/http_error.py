@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
-from mcpkit._protocol.messages import Id, error_text
-from mcpkit._utils.json import UNSET, Unset
+from mcpkit._protocol.messages import Id, error_text, readable_id
+from mcpkit._utils.json import UNSET, Unset, is_object
 from mcpkit.errors import InternalError, InvalidRequest, ProtocolError
 from mcpkit.http import Send
 
@@ -31,6 +31,12 @@ class HttpError(Exception):
         self.id: Id | Unset = UNSET
         """The id of the request, once its body is read (ERR-5)."""
         self.headers = headers
+
+    def about(self, message: object) -> HttpError:
+        """Return the error itself, with the id of its request if a message is one."""
+        if is_object(message) and "method" in message:
+            self.id = readable_id(message)
+        return self
 
     @property
     def body(self) -> bytes:

@@ -32,6 +32,8 @@ BROKEN = [
     *((body, -32700) for body in (b"", b"{", b"\xff", b"NaN")),
     *((body, -32600) for body in (b"1", b"null", b"{}", b'{"id": "x", "method": "ping"}')),
     (b'{"jsonrpc": "2.0", "id": "x", "method": 7}', -32600),
+    (b'{"jsonrpc": "2.0", "id": "x", "method": "ping", "params": {"a": "\\ud83d"}}', -32700),
+    (b'{"jsonrpc": "2.0", "id": "x", "result": {"a": "\\ud83d"}}', -32700),
 ]
 
 
