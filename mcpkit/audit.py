@@ -18,7 +18,7 @@ from typing import Any, Final
 from pydantic_core import to_json
 
 from mcpkit._server.operations import Observer, Operation, session_name
-from mcpkit._utils.json import DEFINITIONS, References, every_schema, is_object
+from mcpkit._utils.json import DEFINITIONS, References, every_schema, is_object, well_formed
 from mcpkit._utils.logs import get_logger, log
 from mcpkit.errors import ProtocolError
 
@@ -286,6 +286,8 @@ def _line_of(created: float, members: Mapping[str, Any]) -> bytes:
     at = f"{_second(int(created))}.{int(created % 1 * 1000):03}+00:00"
     # In ASCII, as `_Line`.
     line = json.dumps({"time": at, **members}, default=str, separators=(",", ":"))
+    if r"\ud" in line:  # a surrogate, and maybe a lone one
+        line = json.dumps(well_formed(json.loads(line)), separators=(",", ":"))
     return line.encode() + b"\n"
 
 

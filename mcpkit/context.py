@@ -21,14 +21,14 @@ from typing import (
     overload,
 )
 
-from pydantic_core import to_jsonable_python
+from pydantic_core import from_json
 from typing_extensions import ParamSpec, TypedDict, TypeVar, Unpack
 
 from mcpkit._input_requests.requester import Requester
 from mcpkit._input_requests.steps import called
 from mcpkit._protocol.connection import Request
 from mcpkit._protocol.input_request import InputRequest
-from mcpkit._protocol.messages import Id
+from mcpkit._protocol.messages import Id, encode
 from mcpkit._protocol.revisions import ClientProfile, Declarable, Revision
 from mcpkit._protocol.wire import implementation_from_wire
 from mcpkit._signature.schema import typed
@@ -381,7 +381,7 @@ class Facts(Generic[StateT]):
         params: dict[str, Any] = {"level": level}
         if logger is not None:
             params["logger"] = logger
-        params["data"] = to_jsonable_python(data, bytes_mode="base64", fallback=str)
+        params["data"] = from_json(encode(data, bytes_mode="base64", fallback=str))
         backend.session.notify(backend.request, "notifications/message", params)
         return Delivery(backend)
 

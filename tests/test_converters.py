@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import math
+import re
 import sqlite3
 import sys
 import threading
@@ -135,7 +136,9 @@ class TestPlainObjects:
         room = Room("a")
         room.inner = room
         refusal_of(room)
-        assert refusal_of({"a": "\ud800"}) == "something in the result cannot become JSON"
+        for value in ({"a": "\ud800"}, Room("a", {"b": ["ok", "\ud800"]}), {"\ud800": 1}):
+            place = r"result\.(a|inner\.b\[1\]|\ufffd)"
+            assert re.match(rf"{place} is not valid Unicode", refusal_of(value))
         assert refusal_of({"a": Image(b"\x89PNG\r\n\x1a\n")}) == (
             "result.a is an Image, which cannot be a part of JSON: return it by itself or in a list"
         )

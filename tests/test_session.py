@@ -24,9 +24,15 @@ from mcpkit._protocol.messages import notification_text
 from mcpkit._server.channel import Channel
 from mcpkit._server.server import Settings
 from mcpkit._server.session import Session
-from mcpkit.errors import InvalidParams, InvalidRequest, MethodNotFound
+from mcpkit.errors import (
+    InvalidParams,
+    InvalidRequest,
+    MethodNotFound,
+    ProtocolError,
+    ResourceError,
+)
 from mcpkit.testing import REVISIONS, AsyncTestClient
-from mcpkit.types import LogLevel
+from mcpkit.types import LogLevel, TextContent, ToolResult
 from tests.kit import PATIENCE, Gate, Recorder, eventually, turns, until
 from tests.messages import Message, announced, cancelled, initialize, notification, request
 from tests.scenarios.tapped import HANDSHAKE, TappedClient
@@ -502,6 +508,81 @@ async def test_a_lifespan_that_fails_fails_the_start() -> None:
 
 
 # --- the end --------------------------------------------------------------------------------------
+
+
+class Halves(MCPKit):
+    """An app whose every text is not valid Unicode."""
+
+    def __init__(self) -> None:
+        super().__init__("halves", instructions=HALF)
+
+        @self.tool(description=HALF)
+        async def tell(ctx: Context) -> str:
+            ctx.info({HALF: [HALF]})
+            ctx.progress(1, message=HALF)
+            return HALF
+
+        @self.tool
+        async def ask(ctx: Context) -> str:
+            return str((await ctx.elicit(HALF)).action)
+
+        @self.tool(max_result=1000)
+        async def long() -> str:
+            return HALF * 1000
+
+        @self.tool
+        async def fail() -> None:
+            raise ToolError(HALF)
+
+        @self.tool
+        async def blocks() -> ToolResult:
+            return ToolResult([TextContent(HALF)], meta={HALF: HALF})
+
+        @self.resource("half://text")
+        async def text() -> str:
+            return HALF
+
+        @self.resource("half://error")
+        async def error() -> str:
+            raise ResourceError(HALF)
+
+        @self.prompt(description=HALF)
+        async def prompt() -> str:
+            return HALF
+
+
+HALF = "caf\udce9 \ud83d"
+WHOLE = "caf\ufffd \ufffd"
+
+
+@every_revision
+async def test_text_that_is_not_unicode_arrives_with_replacements(revision: str) -> None:
+    """MSG-1: names of files, for example; whatever they are part of must not fail."""
+    logged, progress = Recorder(), Recorder()
+
+    def answer(asked: Any) -> dict[str, Any]:
+        return {"action": "accept" if asked["message"] == WHOLE else "decline", "content": {}}
+
+    client = AsyncTestClient(Halves(), revision=revision, on_log=logged, elicitation=answer)
+    async with client:
+        assert client.instructions == WHOLE
+        assert WHOLE in {each.description for each in await client.list_tools()}
+        assert (
+            await client.call_tool("tell", on_progress=progress, log_level="info")
+        ).text == WHOLE
+        await until(lambda: progress.calls and logged.calls)
+        assert progress.calls[0].message in (WHOLE, None if revision == "2024-11-05" else WHOLE)
+        assert logged.calls[0][1] == {WHOLE: [WHOLE]}
+        if revision >= "2025-06-18":
+            assert (await client.call_tool("ask")).text == "accept"
+        for tool in ("fail", "blocks"):
+            assert (await client.call_tool(tool)).text == WHOLE
+        assert (await client.call_tool("long")).text.startswith(WHOLE)
+        assert (await client.read_resource("half://text"))[0].text == WHOLE
+        with pytest.raises(ProtocolError, match=WHOLE):
+            await client.read_resource("half://error")
+        (message,) = (await client.get_prompt("prompt")).messages
+        assert message.content == TextContent(WHOLE)
 
 
 async def test_closing_cancels_handlers_and_waits_for_their_clean_up() -> None:

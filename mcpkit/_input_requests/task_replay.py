@@ -19,6 +19,7 @@ from mcpkit._input_requests.requester import InputRequired
 from mcpkit._input_requests.steps import Step
 from mcpkit._protocol.connection import Request
 from mcpkit._protocol.input_request import InputRequest
+from mcpkit._protocol.messages import encode
 from mcpkit._protocol.revisions import ClientProfile, Revision
 from mcpkit._utils.json import UNSET, is_object
 from mcpkit.errors import InputRequestRefused, InvalidInputResponse
@@ -116,7 +117,7 @@ class TaskReplay(Replay):
             for key, ask in self.pending.items()
         }
         self._marks.update({key: each["mark"] for key, each in open.items()})
-        return InputRequired({key: to_json(each) for key, each in open.items()})
+        return InputRequired({key: encode(each) for key, each in open.items()})
 
 
 def _stored(key: str) -> str:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Generic
 
-from pydantic_core import to_json
 from typing_extensions import TypeVar
 
+from mcpkit._protocol.messages import encode
 from mcpkit._protocol.revisions import ClientProfile, Revision
 from mcpkit._utils.json import is_object
 from mcpkit.dependencies import InputMarker
@@ -67,7 +67,7 @@ class InputRequest(InputMarker, Generic[T]):
 
     def fingerprint(self, revision: Revision) -> str:
         """Return a digest of the request: equal requests have the same."""
-        return digest(to_json([self.METHOD, self.params(revision)], inf_nan_mode="null"))
+        return digest(encode([self.METHOD, self.params(revision)]))
 
 
 def digest(asked: bytes) -> str:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeGuard
 
-from pydantic_core import from_json, to_json
+from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from mcpkit._utils.json import BYTE_ORDER_MARK, UNSET, Unset, is_object, well_formed
 from mcpkit.errors import InvalidRequest, ParseError, ProtocolError
@@ -21,8 +20,17 @@ MAX_ID: Final = 2**64
 """The largest id that is an integer. Much larger ones could be chosen so that their hashes collide,
 as these are equal for all multiples of 2**61 - 1."""
 
-encode: Final = partial(to_json, inf_nan_mode="null")
-"""Encodes a JSON value in UTF-8, compact, without newlines; NaN and infinity become null."""
+
+def encode(value: Any, **options: Any) -> bytes:
+    """Encode a JSON value in UTF-8, compact, without newlines.
+
+    NaN and infinity become null, and U+FFFD replaces each lone surrogate: text for people and
+    models must arrive, whatever it quotes. Options as of `to_json`.
+    """
+    try:
+        return to_json(value, inf_nan_mode="null", **options)
+    except PydanticSerializationError:
+        return to_json(well_formed(value), inf_nan_mode="null", **options)
 
 
 def parse(text: bytes | bytearray) -> Any:

@@ -76,7 +76,7 @@ def _tool(value: Rendered, revision: Revision) -> _Encoded:
             quoted = structured if is_text else to_json(structured.decode())
             text = b'"content":[{"type":"text","text":%b}]' % quoted
     elif isinstance(content, str):
-        text = b'"content":[{"type":"text","text":%b}]' % to_json(content)
+        text = b'"content":[{"type":"text","text":%b}]' % encode(content)
     else:
         text = b'"content":' + encode(
             [wire.block_to_wire(each, revision) for each in content or ()]

@@ -21,12 +21,12 @@ from time import monotonic
 from typing import Any, Final, cast
 
 import anyio
-from pydantic_core import to_json
 
 from mcpkit._concurrency.loop import Loop
 from mcpkit._input_requests.replay import REQUIRED_PAGE, StatelessReplay
 from mcpkit._input_requests.requester import InputRequired
 from mcpkit._protocol.connection import Request
+from mcpkit._protocol.messages import encode
 from mcpkit._server.lookup import uri_of
 from mcpkit._server.run import ABANDONED, Failed, Outcome, Run
 from mcpkit._utils.logs import log
@@ -433,7 +433,7 @@ class SuspendedRuns:
 
 def _size_of(value: object) -> int:
     """Return about how many bytes a JSON value takes in memory."""
-    text = to_json(value, fallback=str)
+    text = encode(value, fallback=str)
     return len(text) + _VALUE_BYTES * (1 + text.count(b",") + text.count(b"{") + text.count(b"["))
 
 

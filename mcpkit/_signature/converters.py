@@ -22,6 +22,7 @@ from typing_extensions import get_type_hints
 from mcpkit._signature.forms import UNIONS
 from mcpkit._signature.hints import unalias
 from mcpkit._signature.schema import form_of, infinities
+from mcpkit._utils.json import well_formed
 from mcpkit.types import BLOCK_TYPES, ContentBlock, Image, Media, TextContent, content_block
 
 
@@ -123,13 +124,20 @@ class Converters:
                 text = _written(self._converted_inside(value, met), fallback=fallback)
         except PydanticSerializationError as error:
             if not failed:
-                raise NotSerializable("something in the result cannot become JSON") from error
+                raise NotSerializable(self._why_not(value)) from error
             each, reason = failed[0]
             if not isinstance(reason, _NoData):
                 raise reason from None
             raise NotSerializable(f"{self._place_of(value, each)} is {reason}") from None
         self._refuse_infinities(value, text)
         return text, bool(met)
+
+    def _why_not(self, value: Any) -> str:
+        for place, each in self._walk(value, "", 0):
+            if any(isinstance(text, str) and well_formed(text) != text for text in (place, each)):
+                where = well_formed(_named_place(place))
+                return f"{where} is not valid Unicode: it has half of a surrogate pair"
+        return "something in the result cannot become JSON"
 
     def _refuse_infinities(self, value: Any, text: bytes) -> None:
         # They and null share a letter that most results do not contain.
@@ -177,7 +185,7 @@ class Converters:
         """Return the place of a value inside another, in words."""
         for place, each in self._walk(value, "", 0):
             if each is wanted:
-                return f"result{place}" if place else "the result"
+                return _named_place(place)
         return "something in the result"
 
     def _walk(self, value: Any, place: str, depth: int) -> Iterator[tuple[str, Any]]:
@@ -320,6 +328,10 @@ def _members_of(model: Any) -> dict[str, Any]:
     }
 
 
+def _named_place(place: str) -> str:
+    return f"result{place}" if place else "the result"
+
+
 def _named(value: object) -> str:
     kind = type(value).__name__
     return f"{'an' if kind[:1] in 'aeiouAEIOU' else 'a'} {kind}"
@@ -331,7 +343,7 @@ def _named(value: object) -> str:
 def _refuse_infinite(number: float, place: str) -> None:
     if not isfinite(number):
         name = _written(float(number)).decode()
-        where = f"result{place}" if place else "the result"
+        where = _named_place(place)
         raise NotSerializable(f"{where} is {name}, which JSON does not have; None would be null")
 
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 from pydantic_core import from_json, to_json
 
 from mcpkit._entries import Entry, EntryOption
+from mcpkit._protocol.messages import encode
 from mcpkit._server.failures import not_found
 from mcpkit._server.server import Server
 from mcpkit._signature.output import Rendered
@@ -166,7 +167,7 @@ async def _store(
     context: Context[Any],
 ) -> str | None:
     """Store the rest for the caller, and return its id; None if it cannot be stored."""
-    tasks, rest = service_of(server), to_json(pages)
+    tasks, rest = service_of(server), encode(pages)
     if tasks is None or len(rest) > tasks.settings.max_bytes:
         return None
     try:

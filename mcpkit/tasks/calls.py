@@ -99,7 +99,7 @@ def _dump(rendered: Rendered) -> bytes:
         content = [wire.block_to_wire(each, PER_REQUEST[-1]) for each in content]
     structured = None if rendered.structured is None else rendered.structured.decode()
     rest = (rendered.is_error, rendered.meta, rendered.is_object, rendered.is_raw)
-    return b"r" + to_json([content, structured, *rest])
+    return b"r" + encode([content, structured, *rest])
 
 
 class _Held(RunningTask):

@@ -11,7 +11,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, TypeAlias
 
-from pydantic_core import from_json, to_json
+from pydantic_core import from_json
+
+from mcpkit._protocol.messages import encode
 
 Status: TypeAlias = Literal["working", "input_required", "completed", "failed", "cancelled"]
 """The protocol's statuses (TASKL-5)."""
@@ -293,7 +295,7 @@ def dump(task: Task) -> bytes:
     head["asks"], head["answers"] = [*task.input_requests], [*task.answers]
     head["has_outcome"] = task.outcome is not None
     head["sizes"] = [len(each) for each in parts]
-    return b"".join([to_json(head), b"\n", *parts])
+    return b"".join([encode(head), b"\n", *parts])
 
 
 def load(data: bytes) -> Task:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpkit._protocol import messages
-from mcpkit._utils.json import UNSET
+from mcpkit._utils.json import UNSET, well_formed
 from mcpkit.errors import InvalidParams, InvalidRequest, ParseError, ProtocolError
 from tests.messages import notification, request
 
@@ -85,6 +85,33 @@ def test_numbers_that_json_lacks_become_null(number: float) -> None:
     assert b"null" in messages.notification_text("n", {"a": number})
     assert b"null" in messages.request_text(1, "m", {"a": number})
     assert b"null" in messages.error_text(1, ProtocolError("no", data=number))
+
+
+TEXT = st.text(st.characters(), max_size=8)  # lone surrogates included
+ANYTHING = st.recursive(
+    TEXT | st.integers() | st.none(),
+    lambda inner: st.lists(inner) | st.tuples(inner) | st.dictionaries(TEXT, inner, max_size=4),
+    max_leaves=8,
+)
+
+
+@given(JSON)
+def test_valid_unicode_is_unchanged(value: Any) -> None:
+    assert well_formed(value) == value
+
+
+@given(ANYTHING)
+def test_what_is_not_unicode_is_replaced(value: Any) -> None:
+    """MSG-1: in values and names; nothing else changes, and nothing fails."""
+    assert messages.parse(messages.encode(value)) == well_formed(value)
+
+
+@pytest.mark.parametrize(
+    ("text", "sent"),
+    [("a\ud83d", "a\ufffd"), ("\udce9a", "\ufffda"), ("\ud83d\ude00", "\U0001f600")],
+)
+def test_each_half_of_a_pair_is_replaced_and_two_are_joined(text: str, sent: str) -> None:
+    assert messages.parse(messages.encode({text: [text]})) == {sent: [sent]}
 
 
 # --- the envelope ---------------------------------------------------------------------------------

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import anyio
 import anyio.to_thread
-from pydantic_core import to_json
 
+from mcpkit._protocol.messages import encode
 from mcpkit._server.server import Server
 from mcpkit._utils.logs import log
 from mcpkit._utils.text import single_line
@@ -62,7 +62,7 @@ class Readiness:
         found = await self._find()
         status = 200 if found["status"] == "ok" else 503
         headers = [JSON, (b"cache-control", b"no-store")]
-        await respond(send, status, headers, to_json(found), head=scope["method"] == "HEAD")
+        await respond(send, status, headers, encode(found), head=scope["method"] == "HEAD")
 
     async def _find(self) -> dict[str, Any]:
         try:
