@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 import json
 import math
+import re
 import uuid
 from decimal import Decimal
 from pathlib import Path
@@ -15,16 +17,21 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from pydantic import BaseModel, Field
 from typing_extensions import TypeAliasType
 
+from mcpkit._protocol import wire
+from mcpkit._protocol.messages import encode
+from mcpkit._protocol.revisions import REVISIONS
 from mcpkit._signature.converters import NotSerializable, blocks_of
 from mcpkit._signature.output import OutputMismatch, Rendered, wrapped_schema
 from mcpkit._utils.json import UNSET
 from mcpkit.types import (
+    Annotations,
     Audio,
     AudioContent,
     BlobResourceContents,
     ContentBlock,
     EmbeddedResource,
     File,
+    Icon,
     Image,
     ImageContent,
     ResourceLink,
@@ -51,6 +58,7 @@ from tests.models import (
     UserId,
     Words,
 )
+from tests.schemas import check_value
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -224,6 +232,52 @@ CONTENT: list[tuple[Any, list[ContentBlock]]] = [
 @pytest.mark.parametrize(("value", "blocks"), CONTENT, ids=lambda each: str(each)[:30])
 def test_content(value: Any, blocks: list[ContentBlock]) -> None:
     assert blocks_of(value) == blocks
+
+
+SAMPLES: list[ContentBlock] = [
+    *(HI, PICTURE, LINK),
+    AudioContent(b"ID3", "audio/mpeg"),
+    EmbeddedResource(BLOB),
+    EmbeddedResource(TextResourceContents("a:b", "x")),
+]
+ANNOTATED = Annotations(audience=["user"], priority=1, last_modified="2026-07-28")
+VALUES: list[Any] = [
+    *(None, True, 5, 0.5, "a:b", b"bytes", bytearray(b"b"), [], (), {}, {"a": 1}, object()),
+    *(ANNOTATED, LINK, BLOB, TextResourceContents("a:b", "x"), [Icon("a:b", sizes=["any"])]),
+]
+
+
+@pytest.mark.parametrize("block", SAMPLES, ids=lambda each: type(each).__name__)
+@pytest.mark.parametrize("value", VALUES, ids=lambda each: type(each).__name__)
+def test_any_value_in_any_field_of_a_block_is_sent_validly_or_named(
+    block: ContentBlock, value: Any
+) -> None:
+    """CONT-1."""
+    refused: set[str] = set()
+    named = r"the {} of an? {} is an? {}, not "
+    inner = [block.resource] if isinstance(block, EmbeddedResource) else []
+    for part in (block, *inner):
+        for field in dataclasses.fields(part):
+            changed: Any = dataclasses.replace(part, **{field.name: value})
+            whole = EmbeddedResource(changed) if part in inner else changed
+            try:
+                sent = blocks_of([whole])
+            except NotSerializable as error:
+                refused.add(field.name)
+                wanted = named.format(field.name, type(part).__name__, type(value).__name__)
+                sent = [TextContent("refused")] if re.match(wanted, str(error)) else []
+            wired = [json.loads(encode(wire.block_to_wire(each, REVISIONS[-1]))) for each in sent]
+            assert len(wired) == 1
+            check_value(wired[0], REVISIONS[-1].version, "ContentBlock")
+    assert refused or value is None
+
+
+def test_the_data_of_a_picture_are_raw_bytes() -> None:
+    with pytest.raises(NotSerializable) as caught:
+        output_of(ImageContent).render(ImageContent("iVBORw0=", "image/png"))  # type: ignore[arg-type]
+    assert str(caught.value) == (
+        "the data of an ImageContent is a str, not bytes; pass the raw bytes, not their Base64"
+    )
 
 
 class TestToolResult:

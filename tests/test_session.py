@@ -32,7 +32,14 @@ from mcpkit.errors import (
     ResourceError,
 )
 from mcpkit.testing import REVISIONS, AsyncTestClient
-from mcpkit.types import LogLevel, TextContent, ToolResult
+from mcpkit.types import (
+    ImageContent,
+    LogLevel,
+    ResourceResult,
+    TextContent,
+    TextResourceContents,
+    ToolResult,
+)
 from tests.kit import PATIENCE, Gate, Recorder, eventually, turns, until
 from tests.messages import Message, announced, cancelled, initialize, notification, request
 from tests.scenarios.tapped import HANDSHAKE, TappedClient
@@ -578,11 +585,40 @@ async def test_text_that_is_not_unicode_arrives_with_replacements(revision: str)
         for tool in ("fail", "blocks"):
             assert (await client.call_tool(tool)).text == WHOLE
         assert (await client.call_tool("long")).text.startswith(WHOLE)
-        assert (await client.read_resource("half://text"))[0].text == WHOLE
+        (contents,) = await client.read_resource("half://text")
+        assert isinstance(contents, TextResourceContents)
+        assert contents.text == WHOLE
         with pytest.raises(ProtocolError, match=WHOLE):
             await client.read_resource("half://error")
         (message,) = (await client.get_prompt("prompt")).messages
         assert message.content == TextContent(WHOLE)
+
+
+@every_revision
+async def test_content_with_a_field_of_another_type_is_named(revision: str) -> None:
+    app = MCPKit("encoded")
+    picture = ImageContent(cast("Any", "iVBORw0="), "image/png")
+
+    @app.tool
+    async def tool() -> ImageContent:
+        return picture
+
+    @app.prompt
+    async def prompt() -> ImageContent:
+        return picture
+
+    @app.resource("a://b")
+    async def resource() -> ResourceResult:
+        return ResourceResult([TextResourceContents("a://b", cast("Any", b"text"))])
+
+    async with AsyncTestClient(app, revision=revision) as client:
+        result = await client.call_tool("tool")
+        assert result.is_error
+        assert "the data of an ImageContent is a str, not bytes; pass the raw bytes" in result.text
+        with pytest.raises(ProtocolError, match="the data of an ImageContent is a str"):
+            await client.get_prompt("prompt")
+        with pytest.raises(ProtocolError, match="the text of a TextResourceContents is a bytes"):
+            await client.read_resource("a://b")
 
 
 async def test_closing_cancels_handlers_and_waits_for_their_clean_up() -> None:

@@ -17,7 +17,7 @@ from mcpkit._protocol.messages import Encoded, encode, members
 from mcpkit._protocol.revisions import Revision
 from mcpkit._server.registry import Page
 from mcpkit._server.server import Server
-from mcpkit._signature.converters import block_of
+from mcpkit._signature.converters import block_of, check_content
 from mcpkit._signature.output import Rendered
 from mcpkit.types import CacheScope, Message, PromptResult, ResourceResult
 
@@ -98,6 +98,8 @@ def _page(value: Page, revision: Revision) -> _Encoded:
 
 
 def _resource(value: ResourceResult, revision: Revision) -> _Encoded:
+    for each in value.contents:
+        check_content(each)
     contents = [wire.contents_to_wire(each, revision) for each in value.contents]
     text = members({"contents": contents})
     return text, value.meta, value.cache_ttl, value.cache_scope, _COMPLETE

@@ -11,6 +11,7 @@ import operator
 import sys
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import is_dataclass
 from datetime import datetime, timedelta
 from io import BytesIO
 from math import isfinite
@@ -482,6 +483,45 @@ def blocks_of(value: Any, converters: Converters = DEFAULT) -> list[ContentBlock
 
 def block_of(value: Any, converters: Converters = DEFAULT) -> ContentBlock:
     """Return one content block for one value of any type."""
-    if value.__class__ is not str:
-        value = converters.converted(value)
-    return content_block(value) or TextContent(readable(converters.json(value)))
+    if value.__class__ is str:
+        return TextContent(value)
+    value = converters.converted(value)
+    block = content_block(value)
+    if block is None:
+        return TextContent(readable(converters.json(value)))
+    check_content(block)
+    return block
+
+
+def check_content(content: Any) -> None:
+    """Raise `NotSerializable` if a field of content, or one inside it, has another type."""
+    for name, kinds in _fields_of(content.__class__).items():
+        found = getattr(content, name)
+        if isinstance(found, bool) or not isinstance(found, kinds):
+            is_encoded = isinstance(found, str) and bytes in kinds
+            raise NotSerializable(
+                f"the {name} of {_named(content)} is {_named(found)}, not {kinds[0].__name__}"
+                f"{'; pass the raw bytes, not their Base64' if is_encoded else ''}"
+            )
+        check_content(found)
+
+
+@functools.cache
+def _fields_of(kind: type) -> Mapping[str, tuple[type, ...]]:
+    """Return the fields of a dataclass of `mcpkit.types`, or of its base there, by type."""
+    base = next((each for each in kind.__mro__ if each.__module__ == Media.__module__), kind)
+    found: dict[str, tuple[type, ...]] = {}
+    for name, hint in get_type_hints(base).items() if is_dataclass(base) else ():
+        parts = get_args(hint) if type(hint) in UNIONS else (hint,)
+        origins = [get_origin(each) or each for each in parts]
+        found[name] = tuple(each for one in origins for each in _TAKEN_FOR.get(one, (one,)))
+    found.pop("_", None)  # marks fields by keyword
+    return found
+
+
+_TAKEN_FOR: Final[Mapping[Any, tuple[type, ...]]] = {
+    bytes: (bytes, bytearray, memoryview),
+    float: (float, int),
+    Sequence: (list, tuple),
+}
+"""The classes whose values are sent as those of another."""
