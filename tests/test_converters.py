@@ -497,6 +497,9 @@ class TestOwn:
         inner = {"additionalProperties": {"type": "integer"}, "type": "object"}
         assert output.schema == {"items": inner, "type": "array"}
         assert output.render([Money(1)]).structured == b'[{"cents":1}]'
+        lax: Any = lambda money: {"cents": str(money.cents)}  # noqa: E731 - has no annotation yet
+        lax.__annotations__["return"] = dict[str, int]
+        assert with_own(Money, Money, lax).render(Money(1)).structured == b'{"cents":1}'
         output = with_own(Price, Price, lambda price: f"{price.amount} EUR")
         assert output.render(Price(amount=1)).blocks() == [TextContent("1.0 EUR")]
         output = with_own(Any, DataFrame, lambda frame: f"{len(frame.to_dicts())} rows")

@@ -8,13 +8,28 @@ import json
 import math
 import re
 import uuid
+from collections import deque
 from decimal import Decimal
+from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, Literal, NewType
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
-from pydantic import BaseModel, Field
+from pydantic import (
+    BaseModel,
+    Field,
+    PlainSerializer,
+    RootModel,
+    SerializeAsAny,
+    WrapSerializer,
+    computed_field,
+    create_model,
+    field_serializer,
+    model_serializer,
+)
 from typing_extensions import TypeAliasType
 
 from mcpkit._protocol import wire
@@ -61,6 +76,7 @@ from tests.models import (
 from tests.schemas import check_value
 
 PNG = b"\x89PNG\r\n\x1a\n"
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
 
 
 class Reading(BaseModel):
@@ -134,6 +150,112 @@ def test_structured_content_fits_its_schema(annotation: Any, value: Any, text: s
     Draft202012Validator.check_schema(wrapped)
     assert wrapped["type"] == "object"
     Draft202012Validator(wrapped).validate({"result": json.loads(text)})
+
+
+# --- serializers ----------------------------------------------------------------------------------
+
+
+class Shape(Enum):
+    ROUND = (1, 2)
+    FLAT = "flat"
+
+
+class Serialized(BaseModel):
+    when: dt.date
+    cents: int = Field(serialization_alias="price")
+    hidden: int = Field(1, exclude=True)
+    items: list[int] = []
+
+    @field_serializer("when")
+    def _when(self, when: dt.date):  # type: ignore[no-untyped-def]
+        return when.year
+
+    @field_serializer("items", mode="wrap")
+    def _items(self, items: list[int], handler: Any):  # type: ignore[no-untyped-def]
+        return {"n": len(handler(items))}
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def double(self) -> Annotated[int, PlainSerializer(str, return_type=str)]:
+        return 2 * self.cents
+
+
+class Whole(BaseModel):
+    x: int
+
+    @model_serializer
+    def _whole(self):  # type: ignore[no-untyped-def]
+        return [self.x]
+
+
+class Wide(Whole):
+    y: int = 0
+
+
+LEAVES: list[tuple[Any, st.SearchStrategy[Any]]] = [
+    (int, st.integers()),
+    (dt.timedelta, st.timedeltas()),
+    (Decimal, st.decimals(allow_nan=False, allow_infinity=False, places=2)),
+    (list[bytes], st.lists(TEXTS.map(str.encode))),
+    (Shape, st.sampled_from(Shape)),
+    (deque[int], st.builds(deque, st.lists(st.integers()))),
+    (Annotated[int, PlainSerializer(lambda c: f"{c} EUR", return_type=str)], st.integers()),
+    (Annotated[int, PlainSerializer(lambda c: f"{c} EUR")], st.integers()),
+    (Annotated[int, WrapSerializer(lambda value, handler: [handler(value)])], st.integers()),
+    (Annotated[str, PlainSerializer(len, when_used="json")], TEXTS),
+    (
+        Annotated[int | None, PlainSerializer(str, return_type=str, when_used="unless-none")],
+        st.none() | st.integers(),
+    ),
+    (Serialized, st.builds(Serialized, cents=st.integers())),
+    (Whole, st.builds(Whole)),
+    (SerializeAsAny[Whole], st.builds(Wide)),
+]
+
+
+def combined(inner: tuple[Any, st.SearchStrategy[Any]]) -> list[tuple[Any, st.SearchStrategy[Any]]]:
+    kind, values = inner
+    model = create_model(
+        "Outer", a=(kind, Field(alias="A")), b=(kind, Field(serialization_alias="B"))
+    )
+    return [
+        (list[kind], st.lists(values, max_size=3)),
+        (dict[str, kind], st.dictionaries(TEXTS, values, max_size=3)),
+        (kind | None, st.none() | values),
+        (tuple[kind, str], st.tuples(values, TEXTS)),
+        (RootModel[kind], values.map(RootModel[kind])),
+        (model, st.builds(lambda a, b: model(A=a, b=b), values, values)),
+    ]
+
+
+TYPES = st.recursive(
+    st.sampled_from(LEAVES),
+    lambda inner: inner.flatmap(lambda found: st.sampled_from(combined(found))),
+    max_leaves=3,
+)
+
+
+@given(data=st.data())
+def test_what_is_sent_fits_the_schema_that_is_listed(data: st.DataObject) -> None:
+    """TOOL-9: whatever serializers make of a value."""
+    annotation, values = data.draw(TYPES)
+    output = output_of(annotation)
+    assert output.schema is not None
+    sent = output.render(data.draw(values)).structured
+    assert sent is not None
+    Draft202012Validator(output.schema).validate(json.loads(sent))
+
+
+def test_a_serializer_of_an_unknown_type_opens_only_its_own_place() -> None:
+    schema = output_of(Serialized).schema
+    assert schema is not None
+    assert schema["properties"] | {"double": {}} == {
+        "when": {},
+        "price": {"type": "integer"},
+        "items": {},
+        "double": {},
+    }
+    assert output_of(deque[int]).schema == {"type": "array", "items": {"type": "integer"}}
 
 
 class TestMismatch:

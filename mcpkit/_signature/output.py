@@ -190,17 +190,15 @@ class Output:
     def _json_of(self, value: Any) -> bytes:
         form = self._form
         assert form is not None
-        try:
-            if not self._is_converted:
+        mismatch: Exception | None = None
+        if not self._is_converted:
+            try:
                 return form.dump(value)
-            text = self._converters.json(value)
-            form.validate(from_json(text))
-            return text
-        except (ValidationError, PydanticSerializationError) as error:
-            mismatch = error
+            except (ValidationError, PydanticSerializationError) as error:
+                mismatch = error
         # Try again after converting the values inside that are not JSON.
         text, was_converted = self._converters.json_if_converted(value)
-        if was_converted and not self._is_converted:
+        if was_converted or self._is_converted:
             try:
                 return form.dump(form.validate(from_json(text)))
             except (ValidationError, PydanticSerializationError) as error:

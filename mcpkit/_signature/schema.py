@@ -132,7 +132,7 @@ class TypeForm:
         `pydantic_core.PydanticSerializationError` if something inside it does not.
         """
         validate, serializer = self.validator.validate_python, self.serializer
-        if self._core["type"] in _PLAIN and self._core["type"] != "any":
+        if self._core["type"] in _PLAIN - {"any"} and "serialization" not in self._core:
             return lambda value: to_json(validate(value))
         has_floats = any(map(_allows_floats, every_schema(self.schema("serialization"))))
 
@@ -313,6 +313,15 @@ def schema_generator() -> Any:
                 # Both alphabets are accepted; pydantic writes the one for URLs.
                 made["contentEncoding"] = "base64" if self.mode == "validation" else "base64url"
             return made
+
+        def ser_schema(self, schema: Any) -> JsonSchema | None:
+            # Without a return annotation, a serializer of the author may return anything, and so
+            # may the class of a value. Those of pydantic itself keep the type.
+            is_own = getattr(schema.get("function"), "__module__", "").startswith("pydantic.")
+            is_open = schema["type"] in ("any", "function-plain", "function-wrap") and not is_own
+            if is_open and schema.get("return_schema") is None:
+                return {}
+            return super().ser_schema(schema)
 
         def union_schema(self, schema: Any) -> JsonSchema:
             made = super().union_schema(schema)
