@@ -7,6 +7,8 @@ import datetime as dt
 import json
 import math
 import re
+import sys
+import typing
 import uuid
 from collections import deque
 from decimal import Decimal
@@ -38,6 +40,7 @@ from mcpkit._protocol.revisions import REVISIONS
 from mcpkit._signature.converters import NotSerializable, blocks_of
 from mcpkit._signature.output import OutputMismatch, Rendered, wrapped_schema
 from mcpkit._utils.json import UNSET
+from mcpkit.errors import RegistrationError
 from mcpkit.types import (
     Annotations,
     Audio,
@@ -54,7 +57,7 @@ from mcpkit.types import (
     TextResourceContents,
     ToolResult,
 )
-from tests.authoring import accepted, output_of
+from tests.authoring import accepted, arguments_of, handler, output_of
 from tests.models import (
     Box,
     Cat,
@@ -214,6 +217,7 @@ LEAVES: list[tuple[Any, st.SearchStrategy[Any]]] = [
 
 
 def combined(inner: tuple[Any, st.SearchStrategy[Any]]) -> list[tuple[Any, st.SearchStrategy[Any]]]:
+    kind: Any
     kind, values = inner
     model = create_model(
         "Outer", a=(kind, Field(alias="A")), b=(kind, Field(serialization_alias="B"))
@@ -239,7 +243,7 @@ TYPES = st.recursive(
 def test_what_is_sent_fits_the_schema_that_is_listed(data: st.DataObject) -> None:
     """TOOL-9: whatever serializers make of a value."""
     annotation, values = data.draw(TYPES)
-    output = output_of(annotation)
+    output = output_of(annotation, structured=True)
     assert output.schema is not None
     sent = output.render(data.draw(values)).structured
     assert sent is not None
@@ -286,6 +290,41 @@ class TestMismatch:
             output_of(Point).render(point)
         with pytest.raises(NotSerializable, match=r"result\.a is NaN"):
             output_of(Any, structured=True).render({"a": math.nan})
+
+
+class Undefined(BaseModel):
+    other: Missing  # type: ignore[name-defined]  # noqa: F821
+
+
+WRONG: dict[str, tuple[Any, str]] = {
+    "a discriminator that one lacks": (
+        Annotated[Cat | Point, Field(discriminator="kind")],
+        "Model 'Point' needs a discriminator field for key 'kind'",
+    ),
+    "a tag of two": (
+        Annotated[Cat | type("Lion", (Cat,), {}), Field(discriminator="kind")],
+        "Value 'cat' for discriminator 'kind' mapped to multiple choices",
+    ),
+    "a name that is missing": (Undefined, "not fully defined"),
+}
+if sys.version_info < (3, 12):
+    PLAIN = typing.TypedDict("PLAIN", {"x": int})  # noqa: UP013 - not a class of typing_extensions
+    WRONG["TypedDict of typing"] = (PLAIN, "use `typing_extensions.TypedDict` instead")
+    WRONG["TypedDict of typing inside"] = (list[PLAIN], "use `typing_extensions.TypedDict`")
+
+
+@pytest.mark.parametrize(("annotation", "reason"), WRONG.values(), ids=WRONG)
+def test_a_type_that_is_known_but_wrong_is_refused_with_the_reason(
+    annotation: Any, reason: str
+) -> None:
+    """It must not lose its schema and its validation silently."""
+    with pytest.raises(RegistrationError, match="the return type cannot become JSON") as caught:
+        output_of(annotation)
+    assert reason in str(caught.value)
+    with pytest.raises(RegistrationError) as caught:
+        arguments_of(handler(annotation))
+    assert reason in str(caught.value)
+    assert output_of(annotation, structured=False).schema is None
 
 
 Text = TypeAliasType("Text", str)

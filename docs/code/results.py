@@ -3,7 +3,7 @@
 # region data
 from base64 import b64decode
 from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import Any
 
 from mcpkit import (
     Annotations,
@@ -17,6 +17,7 @@ from mcpkit import (
     ToolResult,
 )
 from pydantic import BaseModel, Field
+from typing_extensions import TypedDict  # that of typing from Python 3.12 on
 
 app = MCPKit("almanac")
 

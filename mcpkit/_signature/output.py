@@ -9,12 +9,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
 
+import pydantic
 from pydantic_core import PydanticSerializationError, ValidationError, from_json
 
 from mcpkit._signature.converters import DEFAULT, Converters, NoConverter, blocks_of, readable
 from mcpkit._signature.forms import ANNOTATED, UNIONS
 from mcpkit._signature.hints import unalias
-from mcpkit._signature.schema import TypeForm, form_of, settle_references
+from mcpkit._signature.schema import TypeForm, first_line, form_of, settle_references
 from mcpkit._signature.signature import Signature
 from mcpkit._utils.json import UNSET, JsonSchema, copy_schema, every_schema
 from mcpkit.errors import RegistrationError
@@ -132,25 +133,32 @@ class Output:
             raise RegistrationError(
                 f"{signature.place}: structured output needs a return annotation"
             )
-        if not self._describe(annotation):
-            try:
+        try:
+            if not self._describe(annotation):
                 annotation = converters.returned(annotation)
                 if (structured or is_structured(annotation)) and not self._describe(annotation):
                     raise NoConverter(annotation)
-            except NoConverter as error:
-                raise RegistrationError(
-                    f"{signature.place}: the return type cannot become JSON ({error} is unknown to "
-                    f"pydantic); return a model, a dataclass or built-in types, give the app a "
-                    f"converter, or pass structured_output=False"
-                ) from None
+        except Exception as error:
+            is_unknown = isinstance(error, NoConverter)
+            why = f"{error} is unknown to pydantic" if is_unknown else first_line(error)
+            raise RegistrationError(
+                f"{signature.place}: the return type cannot become JSON ({why}); return a model, "
+                f"a dataclass or built-in types, give the app a converter, or pass "
+                f"structured_output=False"
+            ) from None
         self._is_converted = annotation is not signature.returns
 
     def _describe(self, annotation: Any) -> bool:
-        """Set the form and the schema of a type; False if it has none."""
+        """Set the form and the schema of a type; False if a class is unknown to pydantic.
+
+        Raises any exception if the type is known, but wrong.
+        """
         try:
             form = form_of(annotation)
             schema = settle_references(copy_schema(form.schema("serialization")))
-        except Exception:
+        except pydantic.PydanticUserError as error:
+            if error.code not in ("schema-for-unknown-type", "invalid-for-json-schema"):
+                raise
             return False
         self._form = form
         self.schema = schema
