@@ -10,19 +10,20 @@ import threading
 import uuid
 from collections.abc import Iterator
 from decimal import Decimal
+from enum import Enum
 from typing import Annotated, Any, Literal
 
 import pytest
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 from pydantic_core import ValidationError
 from typing_extensions import TypedDict
 
 from mcpkit._signature import schema
 from mcpkit._signature.arguments import HOST_ARGUMENTS
 from mcpkit._signature.schema import form_of
-from mcpkit._utils.json import UNSET
+from mcpkit._utils.json import UNSET, every_schema
 from mcpkit._utils.text import summarize
-from mcpkit.errors import InvalidArguments
+from mcpkit.errors import InvalidArguments, RegistrationError
 from tests.authoring import accepted, arguments_of, handler
 from tests.models import Color, Guest, Level, Movie, Pair, Pet, Point, Renamed, Spot, Strict, Tree
 
@@ -50,6 +51,71 @@ ACCEPTED: list[tuple[Any, Any, Any]] = [  # beside the values in `test_output`
     (dt.date | str, "2026-07-28", dt.date(2026, 7, 28)),
     (str | dt.date, "2026-07-28", "2026-07-28"),
 ]
+
+
+class Kind(Enum):
+    A = "a"
+    B = 2
+
+
+class Worded(str, Enum):
+    A = "a"
+
+
+class Dated(Enum):
+    A = dt.date(2026, 7, 28)
+
+
+class Shape(Enum):
+    A = (1, 2)
+
+
+ONE_OF: dict[Any, bool] = {
+    Kind: True,
+    Worded: True,
+    Literal[Worded.A]: True,
+    Literal["a", 2]: True,
+    Literal[Kind.A]: False,  # pydantic compares the text with the member
+    Literal[Kind.A, "b"]: False,
+    Literal[b"a"]: False,
+    Dated: False,
+    Shape: False,
+}
+AROUND: list[Any] = [
+    lambda kind: (kind, lambda value: value),
+    lambda kind: (list[kind], lambda value: [value]),  # type: ignore[valid-type]
+    lambda kind: (kind | None, lambda value: value),
+    lambda kind: (Annotated[kind, "text"], lambda value: value),
+    lambda kind: (create_model("M", k=(kind, ...)), lambda value: {"k": value}),
+]
+
+
+@pytest.mark.parametrize("around", AROUND)
+@pytest.mark.parametrize(("kind", "can_be_sent"), ONE_OF.items(), ids=lambda each: str(each)[:30])
+def test_every_value_that_a_schema_lists_is_accepted_or_refused_at_registration(
+    kind: Any, can_be_sent: bool, around: Any
+) -> None:
+    annotation, wrap = around(kind)
+    if not can_be_sent:
+        with pytest.raises(RegistrationError, match=r"no client can send .*\(str, Enum\)"):
+            arguments_of(handler(annotation))
+        return
+    parts = every_schema(arguments_of(handler(annotation)).schema())
+    listed = [each.get("enum", [each.get("const")]) for each in parts]
+    values = [value for each in listed for value in each if value is not None]
+    assert values
+    for value in values:
+        accepted(annotation, wrap(value))
+
+
+@pytest.mark.parametrize(
+    ("annotation", "default"),
+    [(Annotated[int, Field(ge=1)], 0), (str, None), (Literal["a"], "b"), (list[int], ["x"])],
+    ids=str,
+)
+def test_a_default_that_no_client_can_send_is_not_listed(annotation: Any, default: Any) -> None:
+    assert "default" not in arguments_of(handler(annotation, default)).schema()["properties"]["x"]
+    assert arguments_of(handler(annotation, default)).validate({}).get("x", default) == default
 
 
 @pytest.mark.parametrize(("annotation", "raw", "value"), ACCEPTED, ids=lambda each: str(each)[:30])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from enum import Enum
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any, Literal, Optional
@@ -392,11 +393,15 @@ def test_prompt_arguments_are_made_from_text(annotation: Any, text: str, value: 
     assert (argument["name"], argument["title"], argument["required"]) == ("x", "The X", True)
 
 
+class Named(str, Enum):
+    RED = "red"
+
+
 CHOICES: list[tuple[Any, list[str]]] = [
     (Literal["a", "b"], ["a", "b"]),
     (Literal[1, 2], ["1", "2"]),
     (Literal["a", True], ["a", "true"]),
-    (Literal[Color.RED], ["red"]),
+    (Literal[Named.RED], ["red"]),
     (Color, ["red", "blue"]),
     (Level, ["1", "2"]),
     (bool, ["true", "false"]),

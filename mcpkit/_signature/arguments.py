@@ -250,8 +250,11 @@ class Arguments:
                 required.append(field.wire_name)
             else:
                 if "default" not in schema and field.default is not UNSET:
-                    with suppress(ValueError):  # JSON cannot represent it
-                        schema["default"] = field.form.shown(field.default)
+                    with suppress(ValueError):  # JSON cannot represent it, or it is not accepted
+                        shown = field.form.shown(field.default)
+                        if field.form.is_built_in:  # else that might call functions of the author
+                            field.form.validate(shown)
+                        schema["default"] = shown
                 optional_instead_of_null(schema)
             has_models = has_models or not field.form.is_built_in
             properties[field.wire_name] = schema

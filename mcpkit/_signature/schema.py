@@ -34,6 +34,7 @@ from mcpkit._signature.validation import (
     too_deep,
     types_of,
     validate_limited,
+    within,
 )
 from mcpkit._utils.json import (
     UNSET,
@@ -180,11 +181,25 @@ class PydanticForm(TypeForm):
         self._core = cast("CoreSchema", dict(self.adapter.core_schema))
 
     def schema(self, mode: Mode) -> JsonSchema:
-        """Return the JSON Schema of the type alone."""
+        """Return the JSON Schema of the type alone; `ValueError` if no client can send a value."""
         if mode not in self._schemas:
+            if mode == "validation":
+                self._check_values()
             generator = schema_generator()
             self._schemas[mode] = self.adapter.json_schema(mode=mode, schema_generator=generator)
         return self._schemas[mode]
+
+    def _check_values(self) -> None:
+        for part in within(self._core):
+            if part.get("type") in ("enum", "literal"):
+                several: Any = {"type": "list", "items_schema": part}
+                values = part.get("members") or part.get("expected")
+                try:
+                    SchemaValidator(several, self._config).validate_json(to_json(values))
+                except ValidationError:
+                    raise ValueError(
+                        f"no client can send one of {values}; a member of class Kind(str, Enum) can"
+                    ) from None
 
 
 # --- NaN and infinities --------------------------------------------------------------------------
