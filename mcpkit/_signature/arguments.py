@@ -150,7 +150,8 @@ class Texts:
     def __init__(self) -> None:
         self._values = MAX_JSON_VALUES
 
-    def check(self, check: Callable[[Any], Any], raw: Any) -> Any:
+    def parsed(self, raw: Any) -> Any:
+        """Return the JSON value in a string; raises `ValueError` if there is none."""
         first = raw.lstrip()[:1] if isinstance(raw, str) else ""
         if first in ("[", "{"):
             if self._values <= 0 or len(raw) > MAX_JSON_LENGTH:
@@ -161,7 +162,7 @@ class Texts:
                 raise ValueError("too much")
         elif first not in _NUMBER_STARTS or len(raw) > _MAX_NUMBER:
             raise ValueError("neither an array, nor an object, nor a number")
-        return check(from_json(raw, allow_inf_nan=False))
+        return from_json(raw, allow_inf_nan=False)
 
 
 _NUMBER_STARTS: Final = frozenset("-0123456789")
@@ -203,15 +204,20 @@ class Arguments:
                 known += 1
                 try:
                     values[name] = check(raw[wire_name])
-                except (ValidationError, RecursionError) as error:
-                    texts = texts or Texts()
+                except (ValidationError, RecursionError) as first:
+                    error, texts, value = first, texts or Texts(), raw[wire_name]
                     try:
-                        values[name] = texts.check(check, raw[wire_name])
-                    except (ValueError, RecursionError):
+                        value = texts.parsed(value)
+                        values[name] = check(value)
+                    except (ValueError, RecursionError) as last:
+                        if not isinstance(value, (dict, list)):
+                            value = raw[wire_name]
+                        elif isinstance(last, (ValidationError, RecursionError)):
+                            error = last  # what is wrong inside of the text
                         if isinstance(error, RecursionError):
-                            error = too_deep(raw[wire_name])
+                            error = too_deep(value)
                         problems = problems or Problems()
-                        problems.explain(error, raw[wire_name], wire_name)
+                        problems.explain(error, value, wire_name)
             elif field.required:
                 problems = problems or Problems()
                 problems.add(wire_name, "required, but missing")

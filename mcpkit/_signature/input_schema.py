@@ -118,7 +118,7 @@ class GivenArguments:
         for name in properties.keys() & values.keys():
             if isinstance(values[name], str) and _excludes_text(properties[name], references):
                 with suppress(ValueError, RecursionError):
-                    found[name] = texts.check(_itself, values[name])
+                    found[name] = texts.parsed(values[name])
         return found
 
 
