@@ -125,6 +125,21 @@ def test_values(annotation: Any, raw: Any, value: Any) -> None:
     assert type(found) is type(value)
 
 
+@pytest.mark.parametrize(
+    "annotation",
+    [
+        *(bytes | str, str | bytes, bytes | str | None, bytes | bytearray | str),
+        *(Annotated[bytes | str, "text"], Annotated[bytes | str, Field(max_length=9)]),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("text", ["test", "hello", "", "aGk="])
+def test_text_stays_text_although_it_may_be_base64(annotation: Any, text: str) -> None:
+    assert accepted(annotation, text) == text
+    assert "contentEncoding" not in json.dumps(arguments_of(handler(annotation)).schema())
+    assert accepted(Annotated[bytes | bytearray, "data"], "aGk=") == b"hi"
+
+
 class TestTextWithJson:
     """Models send arrays and objects as text; only what has failed as text is read as JSON."""
 

@@ -38,7 +38,7 @@ from mcpkit._utils.json import (
 from mcpkit.errors import InvalidArguments, RegistrationError
 
 _BUFFERS: Final = (bytearray, memoryview)
-"""Types that JSON has no values of: a union is that of its other members."""
+"""Types that JSON has no values of."""
 
 
 class Takes(Protocol):
@@ -75,11 +75,7 @@ class Field:
                 self._take_copies(self.default)
         self.required = self.default is UNSET and self.factory is None
         try:
-            if get_origin(annotation) in (Union, UnionType):
-                parts = [each for each in get_args(annotation) if each not in _BUFFERS]
-                if 0 < len(parts) < len(get_args(annotation)):
-                    annotation = Union[tuple(parts)]  # noqa: UP007
-            self.form = form_of(annotation)
+            self.form = form_of(_without_buffers(annotation))
             self.form.schema("validation")
         except Exception as error:
             raise RegistrationError(
@@ -128,6 +124,21 @@ class Field:
         with suppress(Exception):
             copy.deepcopy(default)
             self.factory = functools.partial(copy.deepcopy, default)
+
+
+def _without_buffers(annotation: Any) -> Any:
+    """Return a type without the members of a union that JSON has no values of.
+
+    Text that happens to be Base64 must stay text, so ``bytes`` beside ``str`` has none either.
+    """
+    parts: tuple[Any, ...] = get_args(annotation)
+    if type(annotation) is ANNOTATED:
+        generic: Any = Annotated
+        return generic[tuple([_without_buffers(parts[0]), *parts[1:]])]
+    excluded = (*_BUFFERS, bytes) if str in parts else _BUFFERS
+    kept = tuple(each for each in parts if each not in excluded)
+    is_union = get_origin(annotation) in (Union, UnionType)
+    return Union[kept] if is_union and 0 < len(kept) < len(parts) else annotation  # noqa: UP007
 
 
 def _is_hashable(value: object) -> bool:
