@@ -306,6 +306,8 @@ WRONG: dict[str, tuple[Any, str]] = {
         "Value 'cat' for discriminator 'kind' mapped to multiple choices",
     ),
     "a name that is missing": (Undefined, "not fully defined"),
+    "look-around": (list[Annotated[str, Field(pattern="(?=a)b")]], "(look-around, including"),
+    "no pattern": (list[Annotated[str, Field(pattern="(a")]], "(unclosed group)"),
 }
 if sys.version_info < (3, 12):
     PLAIN = typing.TypedDict("PLAIN", {"x": int})  # noqa: UP013 - not a class of typing_extensions

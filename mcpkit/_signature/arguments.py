@@ -19,9 +19,9 @@ from pydantic_core import ValidationError, from_json
 from mcpkit._signature.forms import ANNOTATED
 from mcpkit._signature.schema import (
     PydanticForm,
-    first_line,
     form_of,
     optional_instead_of_null,
+    reason_in,
     schema_generator,
     settle_references,
 )
@@ -80,7 +80,7 @@ class Field:
         except Exception as error:
             raise RegistrationError(
                 f"{signature.place}: the parameter {parameter.name} has a type that cannot come "
-                f"from JSON ({first_line(error)}); use a model, a dataclass or a built-in type, or "
+                f"from JSON ({reason_in(error)}); use a model, a dataclass or a built-in type, or "
                 f"let the server provide it: Annotated[..., Depends(...)]"
             ) from error
 
@@ -302,7 +302,7 @@ class Arguments:
             )
         except Exception as error:
             raise RegistrationError(
-                f"{self._signature.place}: a parameter has no JSON Schema: {first_line(error)}"
+                f"{self._signature.place}: a parameter has no JSON Schema: {reason_in(error)}"
             ) from error
         definitions.update(shared.get("$defs", {}))
         for at in dependent:

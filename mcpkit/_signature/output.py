@@ -15,7 +15,7 @@ from pydantic_core import PydanticSerializationError, ValidationError, from_json
 from mcpkit._signature.converters import DEFAULT, Converters, NoConverter, blocks_of, readable
 from mcpkit._signature.forms import ANNOTATED, UNIONS
 from mcpkit._signature.hints import unalias
-from mcpkit._signature.schema import TypeForm, first_line, form_of, settle_references
+from mcpkit._signature.schema import TypeForm, form_of, reason_in, settle_references
 from mcpkit._signature.signature import Signature
 from mcpkit._utils.json import UNSET, JsonSchema, copy_schema, every_schema
 from mcpkit.errors import RegistrationError
@@ -140,7 +140,7 @@ class Output:
                     raise NoConverter(annotation)
         except Exception as error:
             is_unknown = isinstance(error, NoConverter)
-            why = f"{error} is unknown to pydantic" if is_unknown else first_line(error)
+            why = f"{error} is unknown to pydantic" if is_unknown else reason_in(error)
             raise RegistrationError(
                 f"{signature.place}: the return type cannot become JSON ({why}); return a model, "
                 f"a dataclass or built-in types, give the app a converter, or pass "

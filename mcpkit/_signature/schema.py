@@ -441,9 +441,11 @@ def _used(definitions: Mapping[str, JsonSchema], schema: JsonSchema) -> set[str]
     return found
 
 
-def first_line(error: BaseException) -> str:
-    """Return the first line of an exception's message, or its class if it has none."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+def reason_in(error: BaseException) -> str:
+    """Return the line of an exception's message that says why, or its class if it has none."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    # Pydantic-core begins with what it was making, and ends with the reason.
+    return lines[-1].removeprefix("error: ") if lines[0].endswith(":") else lines[0]
 
 
 def typed(function: Callable[..., Any], value: Any) -> Any:

@@ -36,7 +36,10 @@ NAMES: Final = ("app", "server", "mcp")
 FACTORIES: Final = ("make_app", "create_app", "make_server", "create_server")
 """Usual names of functions that make an app; such a function is called only if it is named."""
 
-_LIBRARIES: Final = ("<frozen", str(Path(__file__).parents[1]), str(Path(os.__file__).parent))
+_LIBRARIES: Final = (
+    *("<frozen", "<string>"),  # the methods that dataclasses generate
+    *(str(Path(__file__).parents[1]), str(Path(os.__file__).parent)),
+)
 _PLACE: Final = re.compile(r"\S+:\d+: ")
 
 

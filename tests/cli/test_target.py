@@ -130,6 +130,10 @@ SOURCES = [
         "'a name' is not a function; a name is an option: name='a name' (main.py:3)",
     ),
     (
+        an_app() + "@app.tool(name='a name')\ndef a() -> None: ...",
+        "(pass name=...) (main.py:3)",
+    ),
+    (
         an_app() + "@app.tool\ndef a(ctx) -> None: ...",
         "main.py:3: a(): ctx has no annotation, so a client would have to send it; write ctx: Co",
     ),
