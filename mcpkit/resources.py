@@ -238,7 +238,7 @@ def make_resource(
     names = [each.wire_name for each in arguments.fields]
     uri = uri or "/".join([f"resource://{signature.name}", *(f"{{{name}}}" for name in names)])
     try:
-        texts = [each for each in arguments.fields if _is_text(each.form.schema("validation"))]
+        texts = [each for each in arguments.fields if _is("string", each.form.schema("validation"))]
         template = UriTemplate(uri, whole=[each.wire_name for each in texts])
     except ValueError as error:
         raise RegistrationError(f"{at}: {error}") from None
@@ -294,10 +294,9 @@ def unchecked_from(options: Mapping[str, Any], template: UriTemplate, at: str) -
     return frozenset(unchecked)
 
 
-def _is_text(schema: JsonSchema) -> bool:
-    """Return True for a string, or a string or null."""
-    choices = {str(part.get("type")) for part in schema.get("anyOf", [{}])}
-    return schema.get("type") == "string" or choices <= {"string", "null"}
+def _is(kind: str, schema: JsonSchema) -> bool:
+    """Return True for the schema of a kind of value, or of that or null."""
+    return {part.get("type") for part in schema.get("anyOf", [schema])} - {"null"} == {kind}
 
 
 SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:")
@@ -315,6 +314,10 @@ def _check_variables(template: UriTemplate, arguments: Arguments, at: str) -> No
         if parameter.required and not variable.required:
             raise RegistrationError(
                 f"{at}: {{{variable.name}}} may be missing from a URI; give the parameter a default"
+            )
+        if _is("array", parameter.form.schema("validation")) and not variable.multiple:
+            raise RegistrationError(
+                f"{at}: {{{variable.name}}} is one text and never a list; write {variable.name}*"
             )
     for name, parameter in parameters.items():
         if parameter.required and name not in filled:

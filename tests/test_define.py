@@ -347,6 +347,8 @@ class TestVariables:
             ("a://{x}", still, "has a variable {x}, but no parameter takes it"),
             ("a://b{?x}", GIVEN, "{x} may be missing from a URI; give the parameter a"),
             ("a://b{?x}", handler(str, Field(title="X")), "give the parameter a default"),
+            ("a://b{?x}", handler(list[str], []), "{x} is one text and never a list; write x*"),
+            ("a://{x}", handler(set[int] | None), "{x} is one text and never a list; write x*"),
             ("a://{x", GIVEN, "never closed"),
             ("b", still, "'b' has no scheme; write \"resource://b\""),
             ("b/{x}", GIVEN, "has no scheme"),

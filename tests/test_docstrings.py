@@ -77,6 +77,16 @@ def parameter(text: str) -> str:
     return parse_docstring(inspect.cleandoc(text), ["x"]).parameters["x"]
 
 
+@pytest.mark.parametrize(
+    "written",
+    ["", "int ", "int | None ", "list of str ", "dict[str, list[int]] ", "Callable[[int], str] "],
+)
+def test_a_type_of_rest_may_have_several_words(written: str) -> None:
+    docs = parse_docstring(f"Do.\n\n:param {written}x: What it is.\n:param y: Other.", ["x", "y"])
+    assert docs.parameters == {"x": "What it is.", "y": "Other."}
+    assert docs.description == "Do."
+
+
 class TestDescriptions:
     @pytest.mark.parametrize(
         ("text", "kept"),
