@@ -134,7 +134,7 @@ def _without_buffers(annotation: Any) -> Any:
     parts: tuple[Any, ...] = get_args(annotation)
     if type(annotation) is ANNOTATED:
         generic: Any = Annotated
-        return generic[tuple([_without_buffers(parts[0]), *parts[1:]])]
+        return generic[(_without_buffers(parts[0]), *parts[1:])]
     excluded = (*_BUFFERS, bytes) if str in parts else _BUFFERS
     kept = tuple(each for each in parts if each not in excluded)
     is_union = get_origin(annotation) in (Union, UnionType)
