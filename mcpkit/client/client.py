@@ -230,7 +230,7 @@ class Client(ClientConnection):
         limit = self._timeout if timeout is None else timeout
         with (
             self._with_functions(on_input, on_log),
-            self._with_timeout(limit, "No response to tools/call"),
+            self._timeouts.limit(limit, "No response to tools/call"),
         ):
             try:
                 result = await self._call(
@@ -747,7 +747,7 @@ class Client(ClientConnection):
             await ended.wait()
 
         try:
-            with self._with_timeout(self._timeout, "No response to subscriptions/listen"):
+            with self._timeouts.limit(self._timeout, "No response to subscriptions/listen"):
                 await agreed.wait()
             if failure:
                 raise failure[0]

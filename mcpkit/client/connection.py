@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 import itertools
-import math
 import os
 from collections import Counter
 from collections.abc import (
@@ -16,7 +15,6 @@ from collections.abc import (
     Awaitable,
     Callable,
     Coroutine,
-    Generator,
     Mapping,
     Sequence,
 )
@@ -62,6 +60,7 @@ from mcpkit._utils.logs import get_logger
 from mcpkit._utils.targets import command_of, is_url
 from mcpkit.client.results import InputRequest, OnProgress, Params, Progress
 from mcpkit.client.stdio import ProcessLink
+from mcpkit.client.timeouts import Timeouts
 from mcpkit.errors import (
     ConnectionClosed,
     InternalError,
@@ -150,27 +149,6 @@ class Pending:
     response: Response | None = None
     size: int = 0
     """Bytes of the message with the response."""
-
-
-@dataclass(slots=True, eq=False)
-class _Timeout:
-    """A timeout that may be paused, by several at a time."""
-
-    scope: anyio.CancelScope
-    pauses: int = 0
-    left: float = math.inf
-    """Seconds that are left, while it is paused."""
-
-    def pause(self) -> None:
-        if not self.pauses:
-            self.left = self.scope.deadline - anyio.current_time()
-            self.scope.deadline = math.inf
-        self.pauses += 1
-
-    def resume(self) -> None:
-        self.pauses -= 1
-        if not self.pauses:
-            self.scope.deadline = anyio.current_time() + self.left
 
 
 _ALL_OF: Final[Mapping[str, Params]] = {
@@ -277,7 +255,7 @@ class ClientConnection:
 
             self._telemetry = Tracing() if telemetry is True else telemetry
         self._memory_options: Mapping[str, Any] = {}
-        self._timeouts: set[_Timeout] = set()
+        self._timeouts = Timeouts()
         self._raise = raise_exceptions
         self._raised: dict[Id, BaseException] = {}
         self._failed: Exception | None = None
@@ -346,7 +324,7 @@ class ClientConnection:
                 raise ImportError(
                     'A server over HTTP needs the client extra: pip install "mcpkit[client]"'
                 ) from None
-            called = (self._receive, self._on_close, self._renew_session, self._without_timeout)
+            called = (self._receive, self._on_close, self._renew_session, self._timeouts.paused)
             link = self._http = HttpLink(target, loop, *called, **self._http_options)
         else:
             process = await anyio.open_process(command_of(target), **self._process_options)
@@ -649,7 +627,7 @@ class ClientConnection:
         opens = value_at(self._protocol.capabilities, "elicitation", "url") is not None
         if method == "elicitation/create" and params.get("mode") == "url" and not opens:
             raise InvalidParams("This client opens no URLs")  # ELIC-1
-        with self._without_timeout():
+        with self._timeouts.paused():
             result = handler(dict(params))
             result = await result if inspect.isawaitable(result) else result
         if not is_object(result):
@@ -762,7 +740,7 @@ class ClientConnection:
                 raise self._closed
             try:
                 limit = self._timeout if timeout is None else timeout
-                with self._with_timeout(limit, f"No response to {method}"):
+                with self._timeouts.limit(limit, f"No response to {method}"):
                     await self.link.exchange(sent, pending.arrived.is_set)
                     await pending.arrived.wait()
             except (ConnectionClosed, ProtocolError):
@@ -784,34 +762,6 @@ class ClientConnection:
         if not is_object(response.result):
             raise ValueError(f"The server's answer to {method} is malformed: not an object")
         return response.result
-
-    @contextmanager
-    def _with_timeout(self, limit: float | None, missing: str) -> Generator[None, None, None]:
-        """Raise TimeoutError after `limit` seconds; `missing` is the beginning of its text.
-
-        The seconds in which the user logs in or a function of the client answers do not count.
-        """
-        with anyio.move_on_after(limit) as scope:
-            timeout = _Timeout(scope)
-            self._timeouts.add(timeout)
-            try:
-                yield
-            finally:
-                self._timeouts.discard(timeout)
-        if scope.cancelled_caught:
-            raise TimeoutError(f"{missing} within {limit:g} seconds")
-
-    @contextmanager
-    def _without_timeout(self) -> Generator[None, None, None]:
-        """Pause the timeouts that run: the server waits for this client."""
-        paused = [*self._timeouts]
-        for each in paused:
-            each.pause()
-        try:
-            yield
-        finally:
-            for each in paused:
-                each.resume()
 
     async def _cancel(self, sent: OutgoingMessage, error: BaseException) -> None:
         """Tell the server that the response is no longer awaited (CANC-6, CANC-7)."""

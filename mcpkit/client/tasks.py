@@ -116,7 +116,7 @@ class TaskHandle:
             ConnectionClosed, ValueError: As for `Client.request`.
         """
         if not self._has_outcome:
-            waiting = self._connection._with_timeout(timeout, "No result of the task")
+            waiting = self._connection._timeouts.limit(timeout, "No result of the task")
             with waiting, self._followed() as following:
                 while not (self._has_outcome and self.is_over):
                     if self._outcome is not None and following.failure is not None:
@@ -201,7 +201,7 @@ class TaskHandle:
         self._by_hand = True
         self._await_outcome()
         limit = self._connection._timeout
-        with self._connection._with_timeout(limit, "No input requests of the task"):
+        with self._connection._timeouts.limit(limit, "No input requests of the task"):
             while not self._questions and self._waiting is not None:
                 await self._changed()
         return dict(self._questions)
