@@ -134,7 +134,8 @@ def _without_buffers(annotation: Any) -> Any:
     parts: tuple[Any, ...] = get_args(annotation)
     if type(annotation) is ANNOTATED:
         generic: Any = Annotated
-        return generic[(_without_buffers(parts[0]), *parts[1:])]
+        first = (_without_buffers(parts[0]),)
+        return generic[first + parts[1:]]
     excluded = (*_BUFFERS, bytes) if str in parts else _BUFFERS
     kept = tuple(each for each in parts if each not in excluded)
     is_union = get_origin(annotation) in (Union, UnionType)

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from uuid import uuid4
 
 import anyio
+from typing_extensions import Unpack
 
 from mcpkit._protocol import wire
 from mcpkit._protocol.connection import LOG_LEVEL_KEY, SKILLS_EXTENSION, TASKS_EXTENSION
 from mcpkit._utils.json import is_object, value_at
+from mcpkit.client.calls import CallFunctions
 from mcpkit.client.connection import (
     ClientConnection,
     Close,
-    OnInput,
-    OnLog,
     OnMessage,
     Pending,
     leave,
@@ -196,11 +196,10 @@ class Client(ClientConnection):
         arguments: Params | None = None,
         *,
         on_progress: OnProgress | None = None,
-        on_input: OnInput | None = None,
-        on_log: OnLog | None = None,
         log_level: LogLevel | None = None,
         meta: Params | None = None,
         timeout: float | None = None,
+        **functions: Unpack[CallFunctions],
     ) -> CallResult:
         """Call a tool. A tool that failed is a result with ``is_error``.
 
@@ -211,16 +210,10 @@ class Client(ClientConnection):
             name: Of the tool.
             arguments: By name, as JSON values.
             on_progress: Called with each `Progress` of the call.
-            on_input: Answers what the server asks during this call, instead of the functions of
-                the client: called with an `InputRequest`, returns the result as on the wire. Tell
-                the server what it may ask for with ``capabilities={"elicitation": {}}`` of the
-                client. Before 2026-07-28, questions on stdio name no call: they are answered by
-                the call that has ``on_input``, if it is the only one.
-            on_log: Called with level, data and logger of each log message of this call, instead of
-                the function of the client; on stdio with the same limit.
             log_level: The minimum level of this call's log messages (2026-07-28).
             meta: Put into ``_meta``.
             timeout: Seconds; the client's own setting if None.
+            functions: See `CallFunctions`.
 
         Raises:
             ValueError: The answer is malformed.
@@ -229,7 +222,7 @@ class Client(ClientConnection):
         extension = value_at(self._protocol.capabilities, "extensions", TASKS_EXTENSION)
         limit = self._timeout if timeout is None else timeout
         with (
-            self._with_functions(on_input, on_log),
+            self._calls.during(**functions),
             self._timeouts.limit(limit, "No response to tools/call"),
         ):
             try:
@@ -500,15 +493,14 @@ class Client(ClientConnection):
         self,
         uri: str,
         *,
-        on_input: OnInput | None = None,
-        on_log: OnLog | None = None,
         timeout: float | None = None,
+        **functions: Unpack[CallFunctions],
     ) -> list[ResourceContents]:
         """Return the contents of a resource, which may be several.
 
         Options and errors are those of `call_tool`.
         """
-        with self._with_functions(on_input, on_log):
+        with self._calls.during(**functions):
             result = await self._ask("resources/read", {"uri": uri}, timeout=timeout)
         make = wire.contents_from_wire
         return parse(lambda raw: [make(each) for each in raw["contents"]], result, "resources/read")
@@ -518,15 +510,14 @@ class Client(ClientConnection):
         name: str,
         arguments: Mapping[str, str] | None = None,
         *,
-        on_input: OnInput | None = None,
-        on_log: OnLog | None = None,
         timeout: float | None = None,
+        **functions: Unpack[CallFunctions],
     ) -> PromptMessages:
         """Return the messages of a prompt; options and errors are those of `call_tool`."""
         params: dict[str, Any] = {"name": name}
         if arguments:
             params["arguments"] = dict(arguments)
-        with self._with_functions(on_input, on_log):
+        with self._calls.during(**functions):
             result = await self._ask("prompts/get", params, timeout=timeout)
         return parse(PromptMessages.from_wire, result, "prompts/get")
 

@@ -7,7 +7,6 @@ handshake revisions, and in results in 2026-07-28; both reach the same handlers.
 from __future__ import annotations
 
 import inspect
-import itertools
 import os
 from collections import Counter
 from collections.abc import (
@@ -22,14 +21,12 @@ from contextlib import (
     AbstractAsyncContextManager,
     AsyncExitStack,
     asynccontextmanager,
-    contextmanager,
     suppress,
 )
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar, cast
 from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
 
@@ -58,6 +55,7 @@ from mcpkit._protocol.revisions import BY_VERSION, HANDSHAKE, PER_REQUEST, Revis
 from mcpkit._utils.json import is_array, is_object, value_at
 from mcpkit._utils.logs import get_logger
 from mcpkit._utils.targets import command_of, is_url
+from mcpkit.client.calls import Calls, OnLog
 from mcpkit.client.results import InputRequest, OnProgress, Params, Progress
 from mcpkit.client.stdio import ProcessLink
 from mcpkit.client.timeouts import Timeouts
@@ -159,25 +157,6 @@ _ALL_OF: Final[Mapping[str, Params]] = {
 must not make a user open URLs."""
 
 
-OnInput: TypeAlias = Callable[[InputRequest], "Params | Awaitable[Params]"]
-"""Answers what a server asks, as it is on the wire."""
-
-OnLog: TypeAlias = Callable[[str, Any, "str | None"], object]
-"""Called with level, data and logger of each log message."""
-
-
-class _Call(NamedTuple):
-    """The functions of one call, in place of those of the client."""
-
-    on_input: OnInput | None
-    on_log: OnLog | None
-    number: int  # makes it unlike others with the same functions
-
-
-_CALL: Final[ContextVar[_Call | None]] = ContextVar("call", default=None)
-"""The call that the running task makes, or reads messages for."""
-
-
 class ClientConnection:
     """A connection to a server, as an async context manager; `mcpkit.Client` has the arguments."""
 
@@ -229,8 +208,7 @@ class ClientConnection:
             declared["extensions"] = {**declared.get("extensions", {}), **extensions}
         self._protocol = ClientProtocol(info, declared)
         self._on_log = on_log
-        self._calls: list[_Call] = []
-        self._numbers = itertools.count()
+        self._calls = Calls()
         self._on_notification = on_notification
         self._timeout = timeout
         self._probe_timeout = probe_timeout
@@ -509,7 +487,7 @@ class ClientConnection:
         if self._on_notification is not None:
             self._on_notification(method, params)
         if method == "notifications/message":
-            call = self._asked_call()
+            call = self._calls.current
             on_log = self._on_log if call is None or call.on_log is None else call.on_log
             entry = on_log and self._read(wire.log_from_wire, params, "log messages")
             if on_log is not None and entry is not None:
@@ -585,36 +563,8 @@ class ClientConnection:
             self._requests -= 1
             self._request_bytes -= size
 
-    @contextmanager
-    def _with_functions(
-        self, on_input: OnInput | None, on_log: OnLog | None
-    ) -> Generator[None, None, None]:
-        """Let these answer and hear what the server asks and logs for the call inside."""
-        if on_input is None and on_log is None:
-            yield
-            return
-        call = _Call(on_input, on_log, next(self._numbers))
-        self._calls.append(call)
-        token = _CALL.set(call)
-        try:
-            yield
-        finally:
-            _CALL.reset(token)
-            self._calls.remove(call)
-
-    def _asked_call(self) -> _Call | None:
-        """Return the call that a message of the server belongs to, if it has functions.
-
-        Over HTTP, messages arrive on the stream of their call. On stdio nothing says what they
-        belong to before 2026-07-28, so that they are for the only call that has functions.
-        """
-        call = _CALL.get()
-        if call is None or call not in self._calls:
-            call = self._calls[0] if len(self._calls) == 1 else None
-        return call
-
     def _handler_of(self, method: str) -> Handler | None:
-        call = self._asked_call()
+        call = self._calls.current
         on_input = None if call is None else call.on_input
         if on_input is None:
             return self._handlers.get(method)
