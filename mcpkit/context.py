@@ -381,7 +381,7 @@ class Facts(Generic[StateT]):
         params: dict[str, Any] = {"level": level}
         if logger is not None:
             params["logger"] = logger
-        params["data"] = from_json(encode(data, bytes_mode="base64", fallback=str))
+        params["data"] = from_json(encode(data, mode="base64", fallback=str))
         backend.session.notify(backend.request, "notifications/message", params)
         return Delivery(backend)
 

@@ -21,16 +21,16 @@ MAX_ID: Final = 2**64
 as these are equal for all multiples of 2**61 - 1."""
 
 
-def encode(value: Any, **options: Any) -> bytes:
+def encode(value: Any, *, fallback: Any = None, mode: Any = "utf8") -> bytes:
     """Encode a JSON value in UTF-8, compact, without newlines.
 
     NaN and infinity become null, and U+FFFD replaces each lone surrogate: text for people and
-    models must arrive, whatever it quotes. Options as of `to_json`.
+    models must arrive, whatever it quotes. `fallback` and `mode`, of bytes, are as for `to_json`.
     """
     try:
-        return to_json(value, inf_nan_mode="null", **options)
+        return to_json(value, inf_nan_mode="null", fallback=fallback, bytes_mode=mode)
     except PydanticSerializationError:
-        return to_json(well_formed(value), inf_nan_mode="null", **options)
+        return to_json(well_formed(value), inf_nan_mode="null", fallback=fallback, bytes_mode=mode)
 
 
 def parse(text: bytes | bytearray) -> Any:

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
 from types import UnionType
-from typing import Annotated, Any, Final, Protocol, Union, get_args, get_origin
+from typing import Annotated, Any, Final, Protocol, Union, cast, get_args, get_origin
 
 import pydantic
 from pydantic_core import ValidationError, from_json
@@ -133,9 +133,8 @@ def _without_buffers(annotation: Any) -> Any:
     """
     parts: tuple[Any, ...] = get_args(annotation)
     if type(annotation) is ANNOTATED:
-        generic: Any = Annotated
-        first = (_without_buffers(parts[0]),)
-        return generic[first + parts[1:]]
+        parts = (_without_buffers(parts[0]), *parts[1:])
+        return cast("Any", Annotated)[parts]
     excluded = (*_BUFFERS, bytes) if str in parts else _BUFFERS
     kept = tuple(each for each in parts if each not in excluded)
     is_union = get_origin(annotation) in (Union, UnionType)
