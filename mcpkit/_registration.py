@@ -347,8 +347,8 @@ class Registration(ABC):
         Of an app, everything that is registered there now and later is added, with the converters
         and exceptions of that app. Its lifespan is entered after that of the served app, and its
         middleware is run for the requests that name one of its entries. An app with routes, checks
-        of readiness, extensions, ``auth=`` or ``scope_hierarchy=`` is rejected, because only the
-        served app can have those.
+        of readiness, views, extensions, ``auth=`` or ``scope_hierarchy=`` is rejected, because only
+        the served app can have those.
 
         The module-level decorators `tool`, `resource` and `prompt` mark functions. Methods of an
         object are bound to it; of a class, static and class methods are added.
