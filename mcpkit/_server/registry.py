@@ -289,17 +289,17 @@ class Registry:
             inclusion.into._plan(copies, edits, made)
 
     def _commit(self, edit: _Edit) -> None:
+        # First, so that no request finds them without its view.
+        self.restricted = self.restricted or any(each.scopes for each in edit.added)
+        self.hides_tools = self.hides_tools or any(each.is_hidden for each in edit.added)
         for listing, table in edit.tables.items():
             setattr(self, _TABLES[listing][0], table)
         self._disabled = edit.disabled
         self.advertised |= edit.advertised
-        # Sources have scopes of their own. Only what was added matters if nothing mattered before.
-        self.restricted = (self.restricted and bool(self.sources)) or any(
-            each.scopes for each in (self._every() if self.restricted else edit.added)
-        )
-        self.hides_tools = any(
-            each.is_hidden for each in (self.tools.values() if self.hides_tools else edit.added)
-        )
+        if self.restricted:  # sources have scopes of their own
+            self.restricted = bool(self.sources) or any(each.scopes for each in self._every())
+        if self.hides_tools:
+            self.hides_tools = any(each.is_hidden for each in self.tools.values())
         self._forget()
 
     def offer(self, capabilities: Iterable[str]) -> None:
