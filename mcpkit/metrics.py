@@ -63,7 +63,7 @@ class Instrument(NamedTuple):
 
 INSTRUMENTS: Final[Mapping[str, Instrument]] = {
     OPERATION: Instrument("histogram", "s", "Time from a request's arrival to its response"),
-    "mcpkit.requests.in_flight": Instrument("gauge", "{request}", "Requests that are served now"),
+    "mcpkit.requests.in_flight": Instrument("gauge", "{request}", "Requests being served"),
     "mcpkit.requests.parked": Instrument(
         "gauge", "{request}", "Requests over HTTP that wait for an answer of their client"
     ),
@@ -75,7 +75,7 @@ INSTRUMENTS: Final[Mapping[str, Instrument]] = {
     "mcpkit.unread": Instrument("gauge", "By", "Bytes that wait until clients read them"),
     "mcpkit.tasks": Instrument("gauge", "{task}", "Tasks that run in this process"),
     "mcpkit.threads": Instrument("gauge", "{thread}", "Threads for functions that are not async"),
-    "mcpkit.queue.length": Instrument("gauge", "{call}", "Calls that wait, by what for"),
+    "mcpkit.queue.length": Instrument("gauge", "{call}", "Waiting calls, by what they wait for"),
     REJECTIONS: Instrument("counter", "{request}", "Requests that were refused, by the reason"),
     DROPPED: Instrument(
         "counter", "{notification}", "Notifications that clients were too slow to be sent"

@@ -1,4 +1,4 @@
-"""A server that works, but is hard to use for models."""
+"""A server that works, but is hard for models to use."""
 
 from mcpkit import MCPKit
 

@@ -37,7 +37,7 @@ SECTIONS: Final = {
         "login": "Log in to a server, for the commands above.",
         "logout": "Revoke a login, and forget it.",
     },
-    "Hand over": {"install": "Put a server into a host's configuration."},
+    "Connect to hosts": {"install": "Put a server into a host's configuration."},
 }
 """Headings of the help → names of commands → summaries."""
 
@@ -66,7 +66,7 @@ class Command(TyperCommand):
         if "id" in names and "--" not in args:
             ids = [each for each in args if _DASHED_ID.fullmatch(each)]
             args = [each for each in args if each not in ids] + (["--", *ids] if ids else [])
-        hint = "flags of the server itself come behind --"
+        hint = "flags of the server itself go after --"
         has_dashes = "--" in args  # the parser removes them
         try:
             left: list[str] = super().parse_args(ctx, args)

@@ -243,7 +243,7 @@ class TestEnd:
         server.wait_for_stderr("a thread blocks")
         end(server)
         assert ends_promptly(server) == code
-        server.wait_for_stderr("handlers that still run in threads: 1")
+        server.wait_for_stderr("handlers still run in threads: 1")
 
     def test_it_does_not_wait_for_a_handler_that_ignores_its_cancellation(
         self, backend: str

@@ -108,12 +108,12 @@ def consent(id: str, state: LoginState, server: str, meanings: Mapping[str, str]
         items += f"<li>{escape(meaning)}{small}</li>"
     asked = f"<p>It asks for:</p><ul>{items}</ul>" if items else ""
     body = (
-        f"<h1>Let {name} use {escape(server)}?</h1>"
-        f"<p>You are <strong>{escape(user.name or user.id)}</strong>. It will act in your name.</p>"
+        f"<h1>Allow {name} to access {escape(server)}?</h1>"
+        f"<p>You are <strong>{escape(user.name or user.id)}</strong>. It will act on your behalf.</p>"
         f"{asked}<dl>{known}<dt>You will be redirected to</dt><dd>{where}</dd></dl>"
         f'<form method="post"><input type="hidden" name="state" value="{escape(id)}">'
         '<button class="strong" name="answer" value="allow">Allow</button>'
-        '<button name="answer" value="deny">Do not allow</button></form>'
+        '<button name="answer" value="deny">Deny</button></form>'
         '<p class="small">Allow it only if you have just connected this program yourself.</p>'
     )
     title = f"{wanted.client_name or 'A program'} – {server}"

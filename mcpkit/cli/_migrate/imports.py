@@ -116,7 +116,7 @@ def _is_mark(line: cst.EmptyLine) -> bool:
 
 
 def _joined(above: Sequence[cst.EmptyLine], lines: list[cst.EmptyLine]) -> list[cst.EmptyLine]:
-    """Return lines that come behind others, without blank ones between them."""
+    """Return lines that come after others, without blank ones between them."""
     while above and lines and lines[0].comment is None:
         lines = lines[1:]
     return lines

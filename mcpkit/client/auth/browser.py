@@ -109,9 +109,9 @@ class Callback:
         if len(fields) != len(pairs) or not is_ours:
             # Another page, or another program, has sent the browser here (CSRF).
             return None, ("400 Bad Request", "Unexpected request", "Nothing was done.")
-        title = "The login has failed" if "error" in fields else "Your program has the answer"
-        text = "Return to your program for details. You can close this page."
-        return fields, ("200 OK", title, text)
+        if "error" in fields:
+            return fields, ("200 OK", "The login has failed", "Your program has the details.")
+        return fields, ("200 OK", "You are logged in", "You can close this page.")
 
 
 @asynccontextmanager

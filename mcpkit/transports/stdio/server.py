@@ -67,7 +67,7 @@ def run(
     busy = run_loop(main, backend=backend)
     if busy:
         # A thread cannot be stopped, and the interpreter would wait for it.
-        _leave_at_once(f"handlers that still run in threads: {busy}", signals)
+        _leave_at_once(f"handlers still run in threads: {busy}", signals)
     if signal.SIGINT in signals:
         raise SystemExit(130)
 
@@ -86,7 +86,7 @@ async def serve_here(served: Served, *, max_line: int = MAX_LINE, grace: float =
 
 
 def _leave_at_once(reason: str, signals: list[int]) -> NoReturn:
-    log.warning("leaving, although %s", reason)
+    log.warning("exiting while %s", reason)
     exit_now(130 if signal.SIGINT in signals else 0)
 
 

@@ -34,7 +34,7 @@ async def test_a_user_logs_in_once_for_all_calls(world: World, user: User) -> No
     assert world.faults == []
     assert user.page is not None
     assert user.page.status == 200
-    assert "Your program has the answer" in user.page.text
+    assert "You are logged in" in user.page.text
 
 
 async def test_the_same_with_a_whole_server_of_mcpkit(user: User) -> None:

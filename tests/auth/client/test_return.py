@@ -101,7 +101,7 @@ async def test_the_user_sees_a_page_before_the_login_continues() -> None:
             back.state = STATE
             group.start_soon(visit, back, each)
             await back.wait()
-    assert b"Your program has the answer" in pages[1]
+    assert b"You are logged in" in pages[1]
     for page in pages:
         head, _, body = page.partition(b"\r\n\r\n")
         assert body.endswith(b"</p>")

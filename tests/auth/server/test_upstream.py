@@ -328,7 +328,7 @@ def test_a_handler_may_use_them(provider: IdentityProvider, kind: str) -> None:
     with site_of(provider, kind) as site:
         text = last_page(site).text
         assert "You are <strong>Ada</strong>" in text
-        assert "Let An editor use Notes?" in text
+        assert "Allow An editor to access Notes?" in text
         token = site.tokens()["access_token"]
         assert site.said(token, "upstream") == provider.access_token
         claims = jwt.decode(token, options={"verify_signature": False})
