@@ -11,7 +11,7 @@ import operator
 import sys
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import is_dataclass
+from dataclasses import fields, is_dataclass
 from datetime import datetime, timedelta
 from io import BytesIO
 from math import isfinite
@@ -510,12 +510,18 @@ def check_content(content: Any) -> None:
 def _fields_of(kind: type) -> Mapping[str, tuple[type, ...]]:
     """Return the fields of a dataclass of `mcpkit.types`, or of its base there, by type."""
     base = next((each for each in kind.__mro__ if each.__module__ == Media.__module__), kind)
+    if not is_dataclass(base):
+        return {}
+
+    def holder() -> None: ...
+
+    # Not those of the class: Python 3.10 takes the mark for keyword-only fields for a wrong type.
+    holder.__annotations__ = {each.name: each.type for each in fields(base)}
     found: dict[str, tuple[type, ...]] = {}
-    for name, hint in get_type_hints(base).items() if is_dataclass(base) else ():
+    for name, hint in get_type_hints(holder, vars(sys.modules[base.__module__])).items():
         parts = get_args(hint) if type(hint) in UNIONS else (hint,)
         origins = [get_origin(each) or each for each in parts]
         found[name] = tuple(each for one in origins for each in _TAKEN_FOR.get(one, (one,)))
-    found.pop("_", None)  # marks fields by keyword
     return found
 
 

@@ -109,7 +109,8 @@ def consent(id: str, state: LoginState, server: str, meanings: Mapping[str, str]
     asked = f"<p>It asks for:</p><ul>{items}</ul>" if items else ""
     body = (
         f"<h1>Allow {name} to access {escape(server)}?</h1>"
-        f"<p>You are <strong>{escape(user.name or user.id)}</strong>. It will act on your behalf.</p>"
+        f"<p>You are <strong>{escape(user.name or user.id)}</strong>. "
+        f"It will act on your behalf.</p>"
         f"{asked}<dl>{known}<dt>You will be redirected to</dt><dd>{where}</dd></dl>"
         f'<form method="post"><input type="hidden" name="state" value="{escape(id)}">'
         '<button class="strong" name="answer" value="allow">Allow</button>'
