@@ -131,7 +131,7 @@ SOURCES = [
     ),
     (
         an_app() + "@app.tool(name='a name')\ndef a() -> None: ...",
-        "(pass name=...) (main.py:3)",
+        "(pass name=...) (main.py:",
     ),
     (
         an_app() + "@app.tool\ndef a(ctx) -> None: ...",
