@@ -171,7 +171,7 @@ PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 
 @pytest.fixture
 def environment(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
-    """Sets the variables of proxies, of which there are no others."""
+    """Sets proxy variables, and removes all others."""
     for name in PROXIES:
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.lower(), raising=False)

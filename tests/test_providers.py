@@ -868,13 +868,13 @@ class TestIncludedApps:
     async def test_no_lifespan_is_forgotten(self) -> None:
         outer, middle, inner = MCPKit("outer"), MCPKit("middle"), Trace("inner")
         outer.include(middle)
-        late: list[BaseException] = []
+        entered: list[str] = []
 
         @asynccontextmanager
         async def lifespan(app: MCPKit[Any]) -> AsyncGenerator[None, None]:
             with pytest.raises(RegistrationError, match="has a lifespan; include it before"):
                 app.include(inner.app)
-            late.append(ValueError())
+            entered.append(app.name)
             yield
 
         middle.include(MCPKit[Any]("living", lifespan=lifespan))
@@ -883,6 +883,7 @@ class TestIncludedApps:
                 for source in (inner.app, Living()):
                     with pytest.raises(RegistrationError, match="has a lifespan; include it"):
                         app.include(source)
+        assert entered == ["living"]
         middle.include(inner.app)
         async with AsyncTestClient(outer) as client:
             assert (await client.call_tool("state")).text == "state of inner"

@@ -34,7 +34,7 @@ class Changes:
         self._lost: list[str] = []
         """The URIs whose last watcher has gone, until that is told."""
         self.on_interest: Callable[[str], object] = lambda uri: None
-        """Called with a URI once it `is_wanted`, or is no longer."""
+        """Called with a URI when its first watcher comes, and when its last one leaves."""
         self._interests: dict[_Weak, tuple[_Weak, Counter[str]]] = {}
         """The watched URIs of each listener, and how many times it watches each."""
         self._watchers: dict[str, set[_Weak]] = {}
