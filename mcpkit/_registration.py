@@ -384,17 +384,18 @@ class Registration(ABC):
             )
         if isinstance(source, Registration):
             self._check_included(source)
-            self._check_time(source.name, [source, *source._all_parts()])
+            self._check_time(source.name, self._lives([source, *source._all_parts()]))
             inclusion = Inclusion(source.server.registry, registry, app=source, **options)
             self._server.include(inclusion, source.server.changes)
             self._parts.append(source)
             return
         if isinstance(source, Provider):
+            lives = type(source).lifespan is not Provider.lifespan
+            self._check_time(type(source).__name__, lives)
             context = self._server.provide(source, self._defaults, **options)
-            if type(source).lifespan is not Provider.lifespan:
+            if lives:
                 from mcpkit._concurrency.held import Held  # it needs an event loop
 
-                self._check_time(type(source).__name__, [None])
                 self._parts.append(Held(partial(source.lifespan, context)))
             return
         found = marked_in(source)
@@ -429,9 +430,9 @@ class Registration(ABC):
             for each in apps:
                 each._served -= 1
 
-    def _check_time(self, name: str, parts: Sequence[Any]) -> None:
-        """Raise `RegistrationError` if a lifespan among the parts could not be entered any more."""
-        if self._served and self._lives(parts):
+    def _check_time(self, name: str, lives: bool) -> None:
+        """Raise `RegistrationError` if there is a lifespan that could not be entered any more."""
+        if self._served and lives:
             raise RegistrationError(
                 f"include({name}): it has a lifespan; include it before the app is served"
             )

@@ -520,8 +520,8 @@ def without_c(entry: Any) -> Any:
 class Living(Notes):
     """A provider with a lifespan."""
 
-    def __init__(self, failure: BaseException | None = None) -> None:
-        super().__init__()
+    def __init__(self, *entries: Any, failure: BaseException | None = None) -> None:
+        super().__init__(*entries)
         self.events: list[str] = []
         self.failure = failure
         self.crash: Callable[[], object] = lambda: None
@@ -694,7 +694,7 @@ class TestLifespans:
         assert len(living.events) == 2 * len(entered)
 
     async def test_an_exit_ends_the_app_as_one_of_its_own_lifespan_does(self) -> None:
-        living = Living(SystemExit("no database"))
+        living = Living(failure=SystemExit("no database"))
         app = MCPKit("a")
         app.include(living)
         with pytest.raises(BaseException) as caught:  # noqa: PT011 - a group on trio
@@ -722,7 +722,7 @@ class TestLifespans:
             gc.collect()
 
     async def test_a_failure_is_raised_and_the_next_client_tries_again(self) -> None:
-        living = Living(ValueError("no database"))
+        living = Living(failure=ValueError("no database"))
         app = MCPKit("a")
         app.include(living)
         with pytest.raises(ValueError, match="no database"):
@@ -880,9 +880,10 @@ class TestIncludedApps:
         middle.include(MCPKit[Any]("living", lifespan=lifespan))
         async with outer.running():
             for app in (outer, middle):
-                for source in (inner.app, Living()):
+                for source in (inner.app, Living(tool("early"))):
                     with pytest.raises(RegistrationError, match="has a lifespan; include it"):
                         app.include(source)
+                    assert not app.server.registry.tools
         assert entered == ["living"]
         middle.include(inner.app)
         async with AsyncTestClient(outer) as client:
